@@ -1,0 +1,39 @@
+# make run: the main job.  make test: the test suite.  Everything lives in .venv, nothing else is touched.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help setup run test test-long check clean
+help:
+	@echo "make run        set up, run the toy experiment in its quick form, say where the figures are"
+	@echo "make test       set up, run the tests"
+	@echo "make test-long  the full counts, written to results/tests/"
+	@echo "make check      lint, format, types, import directions"
+	@echo "make setup      only set up .venv"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else "guss needs Python 3.11 to 3.13, $(PYTHON) is %d.%d; choose another with: make PYTHON=python3.12" % v[:2])'
+	@echo "setting up .venv (once, about a minute) ..."
+	@$(PYTHON) -m venv --clear .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+run: $(STAMP)
+	@$(BIN)/guss reproduce toy --preset quick --out runs
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest -n 2 -m "not long"
+
+test-long: $(STAMP)
+	@$(BIN)/python -m pytest -n 2 -m long
+
+check: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest -q tests/test_imports.py
+
+clean:
+	rm -rf .venv runs

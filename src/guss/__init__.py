@@ -1,0 +1,90 @@
+"""guss: safe planning in learned models with quality-diversity search (Guided Safe Shooting).
+
+Importing guss registers its Gymnasium environments; JAX and everything heavy is imported when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.util
+import sys
+from typing import Any
+
+__version__ = "0.1.0"
+
+# ---------------------------------------------------------------------------------------------- Gymnasium's registry
+
+_GYM_IDS = {"guss/SafeToy-v0": ("guss.envs.toy:SafeToyEnv", 100)}
+
+
+def _register_gym_ids() -> None:
+    import gymnasium
+
+    for gym_id, (entry_point, episode_length) in _GYM_IDS.items():
+        if gym_id not in gymnasium.registry:
+            gymnasium.register(gym_id, entry_point=entry_point, max_episode_steps=episode_length)
+
+
+class _RegisterWhenImported(importlib.abc.MetaPathFinder):
+    """Registers our ids as soon as somebody imports Gymnasium: importing it here would cost `guss --help` half its time."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        if name != "gymnasium":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def run_and_register(module: Any) -> None:
+            run(module)
+            _register_gym_ids()
+
+        spec.loader.exec_module = run_and_register  # type: ignore[method-assign]
+        return spec
+
+
+if "gymnasium" in sys.modules:
+    _register_gym_ids()
+else:
+    sys.meta_path.insert(0, _RegisterWhenImported())
+
+# ------------------------------------------------------------------------------------------------------ public names
+
+_PUBLIC = {
+    "ContinuousActions": "guss.types",
+    "DiscreteActions": "guss.types",
+    "Observations": "guss.types",
+    "Model": "guss.types",
+    "Planner": "guss.types",
+    "Rollout": "guss.types",
+    "Scores": "guss.types",
+    "Transition": "guss.types",
+    "setting": "guss.types",
+    "Constraint": "guss.task",
+    "Grid": "guss.task",
+    "Task": "guss.task",
+    "with_params": "guss.task",
+    "GussError": "guss.errors",
+    "make_task": "guss.envs",
+    "Oracle": "guss.models.oracle",
+    "make_planner": "guss.planners",
+    "register_planner": "guss.planners",
+    "plan": "guss.planners.engine",
+    "plan_within": "guss.planners.engine",
+    "run_episodes": "guss.agent",
+}
+
+__all__ = ["__version__", *sorted(_PUBLIC)]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(importlib.import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'guss' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,5 @@
+"""`python -m guss` is `guss`."""
+
+from guss.cli import main
+
+main()

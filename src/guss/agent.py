@@ -1,0 +1,103 @@
+"""The agent's loop. Here: closed-loop episodes of compiled tasks, all seeds in one program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from guss.errors import GussError
+from guss.planners.engine import Diagnostics, Monitor, plan_one
+from guss.task import Task
+from guss.types import Model, Planner, Transition
+
+
+class Walk(NamedTuple):
+    """An episode under way, for one seed."""
+
+    obs: Float[Array, "D"]
+    memory: PyTree
+    key: PRNGKeyArray
+
+
+class EpisodeStep(NamedTuple):
+    """What one step of an episode leaves behind."""
+
+    transition: Transition
+    diagnostics: Diagnostics
+    seen: PyTree  # what the monitor saw while planning
+
+
+def _start(planner: Planner, task: Task, key: PRNGKeyArray) -> Walk:
+    assert task.reset is not None
+    key_reset, key_steps = jax.random.split(key)
+    return Walk(task.reset(key_reset), planner.first_memory(), key_steps)
+
+
+def _step(planner: Planner, model: Model, task: Task, monitor: Monitor, walk: Walk, t: Array) -> tuple[Walk, EpisodeStep]:
+    """Alg. 1, lines 13–15: plan, act on the real system, store the transition."""
+    assert task.step is not None
+    key_plan, key_world = jax.random.split(jax.random.fold_in(walk.key, t))
+    plan = plan_one(planner, model, task, walk.obs, key_plan, walk.memory, monitor)
+    next_obs = task.step(walk.obs, plan.action, key_world)
+    transition = Transition(
+        obs=walk.obs,
+        action=plan.action,
+        reward=jnp.asarray(task.reward(walk.obs, plan.action, next_obs), jnp.float32),
+        cost=task.costs(walk.obs, plan.action, next_obs),
+        next_obs=next_obs,
+    )
+    return Walk(next_obs, plan.memory, walk.key), EpisodeStep(transition, plan.diagnostics, plan.seen)
+
+
+@jax.jit
+def _start_all(planner: Planner, task: Task, keys: PRNGKeyArray) -> Walk:
+    return jax.vmap(partial(_start, planner, task))(keys)
+
+
+@partial(jax.jit, static_argnames="num_steps", donate_argnames="walks")
+def _walk_all(
+    planner: Planner, model: Model, task: Task, monitor: Monitor, walks: Walk, start: Array, num_steps: int
+) -> tuple[Walk, EpisodeStep]:
+    def body(walks: Walk, t: Array) -> tuple[Walk, EpisodeStep]:
+        return jax.vmap(lambda walk: _step(planner, model, task, monitor, walk, t))(walks)
+
+    return jax.lax.scan(body, walks, start + jnp.arange(num_steps, dtype=jnp.int32))
+
+
+def run_episodes(
+    planner: Planner,
+    model: Model,
+    task: Task,
+    keys: PRNGKeyArray,
+    *,
+    steps: int | None = None,
+    monitor: Monitor | None = None,
+    steps_per_call: int | None = None,
+    on_progress: Callable[[int], Any] | None = None,
+) -> EpisodeStep:
+    """One whole episode for every key, as one compiled program; arrays come back as [T, S, …].
+
+    With `steps_per_call` the program is entered several times, so that `on_progress(steps done)` can be shown and
+    Ctrl-C works; it must divide the episode, and the bits do not depend on it.
+    """
+    for name in ("step", "reset"):
+        if getattr(task, name) is None:
+            raise GussError(f"task {task.name!r} has no {name} function, so its episodes cannot be compiled")
+    steps = task.episode_length if steps is None else steps
+    each = steps if steps_per_call is None else steps_per_call
+    if steps < 1 or each < 1 or steps % each:
+        raise GussError(f"steps_per_call must divide the episode: got {each} for {steps} steps")
+    monitor = Monitor() if monitor is None else monitor
+    walks = _start_all(planner, task, keys)
+    parts = []
+    for start in range(0, steps, each):
+        walks, part = _walk_all(planner, model, task, monitor, walks, jnp.asarray(start, jnp.int32), each)
+        parts.append(jax.block_until_ready(part))
+        if on_progress is not None:
+            on_progress(start + each)
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *parts)

@@ -1,0 +1,261 @@
+"""The toy world of Sec. 5.1: walk from start to goal round the unsafe areas, with a perfect model.
+
+The paper's figure of the world is lost; `PAPER_LAYOUT` reproduces every claim of its text.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from guss.envs import ENVS, EnvSpec
+from guss.errors import GussError, UnknownNameError
+from guss.task import Constraint, Grid, Task, with_params
+from guss.types import DiscreteActions, Observations, Rollout
+
+EPISODE_LENGTH = 100
+CELLS = (50, 50)
+
+
+@dataclass(frozen=True)
+class ToyLayout:
+    """A square world as data, so that you can draw your own; distances in steps."""
+
+    size: float = 50.0
+    start: tuple[float, float] = (5.0, 5.0)
+    goal: tuple[float, float] = (45.0, 45.0)
+    goal_radius: float = 3.0
+    """The goal counts as reached within this distance."""
+    unsafe: tuple[tuple[float, float, float, float], ...] = (
+        (10.0, 40.0, 0.0, 40.0),
+        (0.0, 2.0, 20.0, 50.0),
+        (12.0, 40.0, 46.0, 50.0),
+    )
+    """Rectangles (x from, x to, y from, y to), edges included."""
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.size) and self.size > 0):
+            raise GussError(f"toy layout: size must be a positive number, got {self.size}")
+        for name in ("start", "goal"):
+            point = np.asarray(getattr(self, name), float)
+            if point.shape != (2,) or not ((point >= 0) & (point <= self.size)).all():
+                raise GussError(f"toy layout: {name} must be a point (x, y) within 0 … {self.size:g}, got {point.tolist()}")
+        if not self.goal_radius > 0:
+            raise GussError(f"toy layout: goal_radius must be positive, got {self.goal_radius}")
+        for i, area in enumerate(self.unsafe):
+            box = np.asarray(area, float)
+            if box.shape != (4,) or not (box[0] <= box[1] and box[2] <= box[3]):
+                raise GussError(
+                    f"toy layout: unsafe area {i} must be (x from, x to, y from, y to), smaller first, got {box.tolist()}"
+                )
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> ToyLayout:
+        """Read a layout from a TOML file with the names of this class; what is left out is as in the paper."""
+        try:
+            data = tomllib.loads(Path(path).read_text())
+        except OSError as error:
+            raise GussError(f"cannot read the toy layout {str(path)!r}: {error.strerror}") from error
+        except tomllib.TOMLDecodeError as error:
+            raise GussError(f"the toy layout {str(path)!r} is not TOML: {error}") from error
+        names = [f.name for f in fields(cls)]
+        for name in data:
+            if name not in names:
+                raise UnknownNameError("entry of a toy layout", name, names)
+        try:
+            points = {k: tuple(float(x) for x in data[k]) for k in ("start", "goal") if k in data}
+            areas = {"unsafe": tuple(tuple(float(x) for x in box) for box in data["unsafe"])} if "unsafe" in data else {}
+            numbers = {k: float(data[k]) for k in ("size", "goal_radius") if k in data}
+        except (TypeError, ValueError) as error:
+            raise GussError(f"the toy layout {str(path)!r} holds something that is not a number: {error}") from error
+        return cls(**numbers, **points, **areas)  # type: ignore[arg-type]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The layout as plain data."""
+        return asdict(self)
+
+    def areas(self) -> np.ndarray:
+        """Unsafe rectangles as an array [areas, 4]."""
+        return np.asarray(self.unsafe, np.float32).reshape(-1, 4)
+
+
+PAPER_LAYOUT = ToyLayout()
+
+
+# ----------------------------------------------------------------------------------------------- the Task, in JAX
+
+
+def toy_step(
+    obs: Float[Array, "2"], action: Int[Array, "2"], key: PRNGKeyArray, size: Float[Array, ""]
+) -> Float[Array, "2"]:
+    """One step in x and y, stopped by the walls."""
+    return jnp.clip(obs + action.astype(jnp.float32), 0.0, size)
+
+
+def toy_reset(key: PRNGKeyArray, start: Float[Array, "2"]) -> Float[Array, "2"]:
+    """Always the same start."""
+    return start
+
+
+def toy_reward(
+    obs: Float[Array, "2"], action: Int[Array, "2"], next_obs: Float[Array, "2"], goal: Float[Array, "2"]
+) -> Float[Array, ""]:
+    """R = −‖s − s_goal‖² of the position reached."""
+    return -jnp.sum((next_obs - goal) ** 2)
+
+
+def toy_cost(
+    obs: Float[Array, "2"], action: Int[Array, "2"], next_obs: Float[Array, "2"], areas: Float[Array, "areas 4"]
+) -> Array:
+    """1 if the position reached is in an unsafe area."""
+    x, y = next_obs[0], next_obs[1]
+    return jnp.any((x >= areas[:, 0]) & (x <= areas[:, 1]) & (y >= areas[:, 2]) & (y <= areas[:, 3]))
+
+
+def toy_descriptor(rollout: Rollout) -> Float[Array, "2"]:
+    """The plan's final position."""
+    return rollout.next_obs[-1]
+
+
+def toy_task(layout: ToyLayout = PAPER_LAYOUT) -> Task:
+    """The toy world as a pure Task."""
+    size = float(layout.size)
+    return Task(
+        name="safe-toy",
+        observations=Observations(low=(0.0, 0.0), high=(size, size)),
+        actions=DiscreteActions(num_values=(3, 3), start=(-1, -1), ordered=True),
+        reward=with_params(toy_reward, goal=np.asarray(layout.goal, np.float32)),
+        constraints=(Constraint("unsafe_area", with_params(toy_cost, areas=layout.areas())),),
+        descriptor=toy_descriptor,
+        grid=Grid(low=(0.0, 0.0), high=(size, size), cells=CELLS),
+        episode_length=EPISODE_LENGTH,
+        step=with_params(toy_step, size=size),
+        reset=with_params(toy_reset, start=np.asarray(layout.start, np.float32)),
+        policy_inputs=((size / 2, size / 2), (size / 2, size / 2)),  # positions to [−1, 1]
+    )
+
+
+ENVS.add(
+    "safe-toy",
+    EnvSpec("guss/SafeToy-v0", toy_task),
+    summary="Toy world: walk to the goal through a narrow safe corridor (perfect model).",
+    paper="Sec. 5.1, Fig. 2, app. B",
+    origin=__name__,
+)
+
+
+# ------------------------------------------------------------------------------------------- the Gymnasium class
+
+
+class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Walk from start to goal in a square world without entering the unsafe areas.
+
+    ## Action space
+    `MultiDiscrete([3, 3], start=[-1, -1])`: the step in x and in y, each −1, 0 or 1.
+
+    ## Observation space
+    `Box(0, size, (2,), float32)`: the position (x, y). Walls stop the agent at 0 and at `size` (50).
+
+    ## Reward
+    −‖s − goal‖² of the position reached.
+
+    ## Cost
+    `info["cost"]` is 1.0 when the position reached is in an unsafe area, else 0.0; `info["costs"]` holds it by
+    name. An unsafe step never ends the episode. `info["reached"]` tells whether the goal is within its radius (3).
+
+    ## Starting state
+    The layout's start, (5, 5); `reset(options={"start": (x, y)})` chooses another.
+
+    ## Episode end
+    Truncated after 100 steps; never terminated.
+
+    ## Arguments
+    `layout`: a `guss.envs.toy.ToyLayout` or the path of a TOML file with its fields. `render_mode`: `"rgb_array"`.
+
+    ## Version history
+    v0: first version.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+
+    def __init__(self, layout: ToyLayout | str | Path = PAPER_LAYOUT, render_mode: str | None = None) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise UnknownNameError("render mode", str(render_mode), self.metadata["render_modes"])
+        self.layout = layout if isinstance(layout, ToyLayout) else ToyLayout.from_toml(layout)
+        self.render_mode = render_mode
+        self.observation_space = gymnasium.spaces.Box(0.0, self.layout.size, (2,), np.float32)
+        self.action_space = gymnasium.spaces.MultiDiscrete([3, 3], start=[-1, -1])
+        self._areas = self.layout.areas()
+        self._goal = np.asarray(self.layout.goal, np.float32)
+        self._path: list[np.ndarray] = []
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Back to the start."""
+        super().reset(seed=seed)
+        start = np.asarray((options or {}).get("start", self.layout.start), np.float32)
+        if start.shape != (2,) or not self.observation_space.contains(start):
+            raise GussError(f"reset option 'start' must be a point within 0 … {self.layout.size:g}, got {start.tolist()}")
+        self._path = [start]
+        return start.copy(), self._info(start)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One step."""
+        if not self._path:
+            raise GussError("SafeToyEnv.step() was called before reset()")
+        move = np.asarray(action)
+        if not self.action_space.contains(move.astype(np.int64)) or (move != np.rint(move)).any():
+            raise GussError(f"a toy action is two numbers out of −1, 0, 1, got {move.tolist()}")
+        position = np.clip(self._path[-1] + move.astype(np.float32), 0.0, self.layout.size).astype(np.float32)
+        self._path.append(position)
+        reward = -float(((position - self._goal) ** 2).sum())
+        return position.copy(), reward, False, False, self._info(position)
+
+    def _info(self, position: np.ndarray) -> dict[str, Any]:
+        x, y = position
+        a = self._areas
+        unsafe = bool(((x >= a[:, 0]) & (x <= a[:, 1]) & (y >= a[:, 2]) & (y <= a[:, 3])).any())
+        reached = bool(np.linalg.norm(position - self._goal) <= self.layout.goal_radius)
+        return {"cost": float(unsafe), "costs": {"unsafe_area": float(unsafe)}, "reached": reached}
+
+    def render(self) -> np.ndarray | None:  # type: ignore[override]
+        """The world, 500 × 500 pixels: unsafe areas grey, goal green, the path blue, unsafe steps red."""
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() needs render_mode='rgb_array', given when the environment is made")
+            return None
+        if not self._path:
+            raise GussError("SafeToyEnv.render() was called before reset()")
+        return draw_world(self.layout, np.stack(self._path))
+
+
+def draw_world(layout: ToyLayout, path: np.ndarray, pixels: int = 500) -> np.ndarray:
+    """The layout and a path [steps, 2] as an RGB picture, y upwards."""
+    scale = layout.size / (pixels - 1)
+    x = np.arange(pixels)[None, :] * scale
+    y = np.arange(pixels)[::-1][:, None] * scale
+    image = np.full((pixels, pixels, 3), 255, np.uint8)
+    for x0, x1, y0, y1 in layout.areas():
+        image[(x >= x0) & (x <= x1) & (y >= y0) & (y <= y1)] = (190, 190, 190)
+
+    def dot(centre: np.ndarray, radius: float, colour: tuple[int, int, int]) -> None:
+        image[(x - centre[0]) ** 2 + (y - centre[1]) ** 2 <= radius**2] = colour
+
+    unit = layout.size / 50.0
+    dot(np.asarray(layout.goal), layout.goal_radius, (198, 235, 198))
+    dot(np.asarray(layout.goal), 0.8 * unit, (44, 160, 44))
+    dot(np.asarray(layout.start), 0.8 * unit, (80, 80, 80))
+    areas = layout.areas()
+    for point in path:
+        px, py = point
+        unsafe = ((px >= areas[:, 0]) & (px <= areas[:, 1]) & (py >= areas[:, 2]) & (py <= areas[:, 3])).any()
+        dot(point, 0.35 * unit, (214, 39, 40) if unsafe else (31, 119, 180))
+    dot(path[-1], 0.9 * unit, (31, 60, 136))
+    return image

@@ -1,0 +1,19 @@
+"""Errors that a user can act on. The command line prints them without a traceback and exits with code 2."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class GussError(ValueError):
+    """Something the user gave is wrong: the message names it, what was expected, what came and the likely cause."""
+
+
+class UnknownNameError(GussError):
+    """A name that is not there, with the nearest one that is."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        nearest = difflib.get_close_matches(name.lower().replace("_", "-"), known, n=1, cutoff=0.5)
+        nearest = nearest or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.")

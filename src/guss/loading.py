@@ -1,0 +1,60 @@
+"""Bring in what users wrote: modules and objects named on the command line, presets shipped with the package."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from guss.errors import GussError, UnknownNameError
+
+
+def load_module(name: str) -> ModuleType:
+    """Import `package.module`, or a file `path/to/file.py`; modules of the current folder are found too."""
+    if name.endswith(".py"):
+        path = Path(name).resolve()
+        if not path.is_file():
+            raise GussError(f"there is no file {name!r} to import")
+        if path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", None) == str(path):
+            return sys.modules[path.stem]
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        return _guarded(name, lambda: spec.loader.exec_module(module) or module)  # type: ignore[union-attr]
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    return _guarded(name, lambda: importlib.import_module(name))
+
+
+def _guarded(name: str, load: Any) -> Any:
+    try:
+        return load()
+    except GussError:
+        raise
+    except Exception as error:
+        raise GussError(f"importing {name!r} failed: {type(error).__name__}: {error}") from error
+
+
+def load_object(name: str) -> Any:
+    """The object `module:attribute` or `file.py:attribute`."""
+    module_name, _, attribute = name.rpartition(":")
+    module = load_module(module_name)
+    if not hasattr(module, attribute):
+        raise UnknownNameError(f"attribute of {module_name!r}", attribute, [n for n in vars(module) if n[0] != "_"])
+    return getattr(module, attribute)
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """The experiment `name` of `experiments/`: beside the sources in a checkout, inside the package if installed."""
+    here = Path(__file__).resolve().parent
+    folders = [folder for folder in (here / "experiments", here.parents[1] / "experiments") if folder.is_dir()]
+    found = {path.stem: path for folder in reversed(folders) for path in folder.glob("*.toml")}
+    if name not in found:
+        raise UnknownNameError("experiment", name, found)
+    return tomllib.loads(found[name].read_text())

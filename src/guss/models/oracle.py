@@ -1,0 +1,33 @@
+"""The oracle: a task's own step function as the model, for planning without learning (Sec. 5.1)."""
+
+from __future__ import annotations
+
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+
+from guss.errors import GussError
+from guss.models import register_model
+from guss.task import Function, Task
+from guss.types import Model
+
+
+@register_model("oracle", paper="Sec. 5.1")
+class Oracle(Model):
+    """The task's true dynamics: nothing is learned, so only the planner is judged."""
+
+    step: Function
+
+    @classmethod
+    def of(cls, task: Task) -> Oracle:
+        """The oracle of a task that has a `step`."""
+        if task.step is None:
+            raise GussError(
+                f"task {task.name!r} has no step function, so there is no oracle of it; "
+                f"give the Task a `step(obs, action, key)` or learn a model"
+            )
+        return cls(task.step)
+
+    def predict(
+        self, obs: Float[Array, "D"], action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
+    ) -> Float[Array, "D"]:
+        """The true next observation."""
+        return self.step(obs, action, key)

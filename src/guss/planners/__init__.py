@@ -1,0 +1,58 @@
+"""Planners: what to do now. One file each, all compiled by the same engine.
+
+Write your own: subclass `guss.Planner`, decorate it with `@register_planner("my-planner")`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Any
+
+from guss.errors import GussError, UnknownNameError
+from guss.registry import Registry
+from guss.task import Task
+from guss.types import Planner
+
+PLANNERS: Registry[type[Planner]] = Registry(
+    "planner",
+    "guss.planners",
+    tuple(f"guss.planners.{name}" for name in ("random", "rs", "s_rs", "cem", "rcem", "map_elites", "guss")),
+)
+register_planner = PLANNERS.register
+
+
+def settings_of(planner: type[Planner]) -> dict[str, dataclasses.Field[Any]]:
+    """A planner's own settings by name: default in `.default`, a sentence in `.metadata["help"]`."""
+    return {f.name: f for f in dataclasses.fields(planner) if "help" in f.metadata}
+
+
+def make_planner(name: str, task: Task, *, horizon: int, budget: int, **settings: Any) -> Planner:
+    """The planner of that name for a task: `horizon` H steps, `budget` M evaluated plans, and its own settings."""
+    cls = PLANNERS[name].item
+    known = settings_of(cls)
+    types = typing.get_type_hints(cls)
+    checked: dict[str, Any] = {}
+    for key, value in settings.items():
+        if key not in known:
+            raise UnknownNameError(f"setting of planner {name!r}", key, known)
+        checked[key] = _as_type(f"setting {key!r} of planner {name!r}", value, types[key])
+    for key, value in (("horizon", horizon), ("budget", budget)):
+        _as_type(f"the {key}", value, int)
+    return cls(task.interface(), horizon=horizon, budget=budget, **checked)
+
+
+def _as_type(what: str, value: Any, wanted: Any) -> Any:
+    """`value` if it is of the wanted type (whole numbers pass as floats, lists as tuples), else a clear error."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if wanted is float and is_number:
+        return float(value)
+    if typing.get_origin(wanted) is tuple and isinstance(value, list | tuple):
+        return tuple(_as_type(what, v, typing.get_args(wanted)[0]) for v in value)
+    if typing.get_origin(wanted) is typing.Literal:
+        if value in typing.get_args(wanted):
+            return value
+        raise UnknownNameError(f"value for {what}:", str(value), map(str, typing.get_args(wanted)))
+    if isinstance(wanted, type) and isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool)):
+        return value
+    raise GussError(f"{what} must be {getattr(wanted, '__name__', wanted)}, got {value!r} ({type(value).__name__})")

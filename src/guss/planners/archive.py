@@ -1,0 +1,124 @@
+"""The archive of MAP-Elites: the best candidate of every behaviour cell, exactly as if stored one by one.
+
+It has one row per plan of the budget, in order of arrival, and a mark on the rows that are elites now; its size
+follows the budget, whatever the number of cells. A row that lost its cell keeps its place and loses the mark, so
+adding a generation writes one contiguous block.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+
+from guss import risk
+from guss.types import Scores
+
+PAIRWISE_LIMIT = 2**22
+"""Up to this many pairs (new × rows) a generation is compared pair by pair, beyond it the archive is sorted."""
+
+
+class Archive(NamedTuple):
+    """M rows, the first `size` of them filled."""
+
+    candidates: PyTree  # [M, …]
+    scores: Scores  # [M]
+    elite: Bool[Array, "M"]
+    size: Int[Array, ""]
+
+    @property
+    def occupancy(self) -> Int[Array, ""]:
+        """Filled cells."""
+        return jnp.sum(self.elite, dtype=jnp.int32)
+
+
+def empty(candidate: PyTree, capacity: int) -> Archive:
+    """An archive without elites for `capacity` arrivals like `candidate`."""
+    zeros = jnp.zeros((capacity,), jnp.float32)
+    no = jnp.zeros((capacity,), bool)
+    return Archive(
+        candidates=jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), candidate),
+        scores=Scores(zeros, zeros, zeros, jnp.zeros((capacity,), jnp.int32), no, no),
+        elite=no,
+        size=jnp.zeros((), jnp.int32),
+    )
+
+
+def store(archive: Archive, candidates: PyTree, scores: Scores) -> Archive:
+    """STORE (Alg. 5) for a whole generation: an empty cell takes anything, a filled one only what is better.
+
+    Plans whose prediction is not finite are not stored. Among equals the first arrival stays, within the generation
+    too, so the order of the rows matters and the outcome equals storing one by one.
+    """
+    num, capacity = scores.reward.shape[0], archive.elite.shape[0]
+    if num * capacity <= PAIRWISE_LIMIT:
+        elite = _elites_by_pairs(archive, scores)
+    else:
+        elite = _elites_by_sorting(archive, scores)
+    return Archive(
+        candidates=jax.tree.map(lambda rows, new: _write(rows, new, archive.size), archive.candidates, candidates),
+        scores=jax.tree.map(lambda rows, new: _write(rows, new, archive.size), archive.scores, scores),
+        elite=elite,
+        size=archive.size + num,
+    )
+
+
+def _write(rows: Array, new: Array, start: Int[Array, ""]) -> Array:
+    return jax.lax.dynamic_update_slice_in_dim(rows, new, start, axis=0)
+
+
+def _elites_by_pairs(archive: Archive, new: Scores) -> Bool[Array, "M"]:
+    """Compare every newcomer with every elite and with every other newcomer: O(N·M), few large operations."""
+    rows: Scores = jax.tree.map(lambda x: x[:, None], new)  # newcomers along axis 0
+    old: Scores = jax.tree.map(lambda x: x[None, :], archive.scores)
+    other: Scores = jax.tree.map(lambda x: x[None, :], new)
+
+    rivals = (rows.cell == old.cell) & archive.elite[None, :]
+    beats_old = rivals & rows.finite & risk.better(rows, old)
+    kept_out = rivals & ~beats_old  # the elite was there first and keeps a tie
+
+    order = jnp.arange(new.reward.shape[0])
+    earlier = order[None, :] < order[:, None]
+    loses = risk.better(other, rows) | (earlier & ~risk.better(rows, other))
+    beaten = (rows.cell == other.cell) & other.finite & loses & (order[None, :] != order[:, None])
+
+    wins = new.finite & ~jnp.any(kept_out, axis=1) & ~jnp.any(beaten, axis=1)
+    return _write(archive.elite & ~jnp.any(beats_old, axis=0), wins, archive.size)
+
+
+def _elites_by_sorting(archive: Archive, new: Scores) -> Bool[Array, "M"]:
+    """Sort elites and newcomers by cell, then from best to worst; the first of each cell wins. O(M log M)."""
+    scores: Scores = jax.tree.map(lambda rows, x: _write(rows, x, archive.size), archive.scores, new)
+    contends = _write(archive.elite, new.finite, archive.size)
+    nowhere = jnp.iinfo(jnp.int32).max
+    cell = jnp.where(contends, scores.cell, nowhere)
+    arrival = jnp.arange(cell.shape[0], dtype=jnp.int32)
+    # Stable: equal scores stay in order of arrival.
+    cell, *_, arrival = jax.lax.sort((cell, scores.hard, scores.cost, -scores.reward, arrival), num_keys=4)
+    first = jnp.concatenate([jnp.ones((1,), bool), cell[1:] != cell[:-1]])
+    return jnp.zeros_like(archive.elite).at[arrival].set(first & (cell != nowhere), unique_indices=True)
+
+
+def select(archive: Archive, key: PRNGKeyArray, num: int) -> tuple[PyTree, Bool[Array, "N"]]:
+    """SELECT (Alg. 6, line 3): `num` elites without cost, uniformly, without replacement.
+
+    Returns candidates and which of them are real: if there are fewer than `num`, the rest is for the caller to fill.
+    """
+    eligible = archive.elite & archive.scores.safe
+    lots = jnp.where(eligible, jax.random.uniform(key, eligible.shape), -1.0)
+    drawn, rows = jax.lax.top_k(lots, num)
+    return jax.tree.map(lambda x: x[rows], archive.candidates), drawn >= 0.0
+
+
+def best(archive: Archive) -> PyTree:
+    """The elite with the lowest cost, then the highest reward (Alg. 4, lines 16–17)."""
+    row = risk.best_index(archive.scores, among=archive.elite)
+    return jax.tree.map(lambda x: x[row], archive.candidates)
+
+
+def summary(archive: Archive) -> tuple[Float[Array, "M"], Float[Array, "M"], Int[Array, "M"]]:
+    """Reward, cost and cell of every elite; NaN, NaN and −1 in rows without one."""
+    where = lambda x, other: jnp.where(archive.elite, x, other)  # noqa: E731
+    return where(archive.scores.reward, jnp.nan), where(archive.scores.cost, jnp.nan), where(archive.scores.cell, -1)

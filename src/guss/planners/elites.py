@@ -1,0 +1,87 @@
+"""What MAP-Elites (Alg. 2) and GuSS (Alg. 4) have in common: evolve policies in an archive of elites."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+
+from guss.errors import GussError
+from guss.planners import archive as archives
+from guss.planners import policy
+from guss.planners.archive import Archive
+from guss.types import Planner, Scores, setting
+
+
+class ElitePlanner(Planner):
+    """Evolves an archive of small policies; what counts as better is left to `judged`."""
+
+    num_initial: int = setting(25, "n: policies sampled before the evolution starts")
+    num_new: int = setting(5, "n_new: policies per generation")
+    mutation_variance: float = setting(0.05, "Σ: variance of the noise added to every parameter")
+    sample_std: float = setting(1.0, "standard deviation of freshly sampled weights and biases")
+    policy_hidden: tuple[int, ...] = setting((5,), "units of the policy's hidden layers")
+
+    def __check_init__(self) -> None:
+        for name in ("num_initial", "num_new"):
+            if getattr(self, name) < 1:
+                raise GussError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if 0 < self.budget < self.num_initial:
+            raise GussError(
+                f"a budget of {self.budget} plans is smaller than the {self.num_initial} initial policies; "
+                f"raise the budget or lower num_initial"
+            )
+        if self.mutation_variance < 0 or self.sample_std <= 0:
+            raise GussError(
+                f"mutation_variance must not be negative and sample_std must be positive, "
+                f"got {self.mutation_variance} and {self.sample_std}"
+            )
+        if any(units < 1 for units in self.policy_hidden):
+            raise GussError(f"hidden layers need at least 1 unit, got policy_hidden {self.policy_hidden}")
+
+    @abstractmethod
+    def judged(self, scores: Scores) -> Scores:
+        """The scores by which STORE, SELECT and the final choice go."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Units per layer of a policy."""
+        return policy.layer_sizes(self.interface, self.policy_hidden)
+
+    def schedule(self, budget: int) -> tuple[int, ...]:
+        """n policies, then n_new at a time; the last generation is cut so that M is spent exactly."""
+        if self.num_new < 1 or budget < self.num_initial:
+            return (budget,)
+        full, rest = divmod(budget - self.num_initial, self.num_new)
+        return (self.num_initial,) + (self.num_new,) * full + ((rest,) if rest else ())
+
+    def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: tuple[()]) -> Archive:
+        """A_ME = ∅ (Alg. 4, line 3)."""
+        return archives.empty(jnp.zeros((policy.num_parameters(self.sizes),)), self.budget)
+
+    def ask(self, state: Archive, key: PRNGKeyArray, num: int) -> Float[Array, "N params"]:
+        """SAMPLE for the first generation (line 4), SELECT and mutate for the others (lines 10–12)."""
+        key_select, key_fresh, key_noise = jax.random.split(key, 3)
+        fresh = policy.sample(key_fresh, self.sizes, num, self.sample_std)
+        parents, found = archives.select(state, key_select, num)
+        chosen = jnp.where(found[:, None], parents, fresh)  # Alg. 6, line 5: missing policies are sampled
+        noise = self.mutation_variance**0.5 * jax.random.normal(key_noise, chosen.shape)
+        return chosen + jnp.where(state.size > 0, noise, 0.0)  # the initial policies are not mutated
+
+    def act(self, candidate: Float[Array, "params"], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
+        """φ(s)."""
+        return policy.act(candidate, obs, self.interface, self.sizes)
+
+    def tell(self, state: Archive, candidates: Float[Array, "N params"], scores: Scores) -> Archive:
+        """STORE (lines 8 and 15)."""
+        return archives.store(state, candidates, self.judged(scores))
+
+    def best(self, state: Archive) -> Float[Array, "params"]:
+        """Lowest cost, then highest reward, over the archive (lines 16–17)."""
+        return archives.best(state)
+
+    def occupancy(self, state: Archive) -> Int[Array, ""]:
+        """Filled cells."""
+        return state.occupancy

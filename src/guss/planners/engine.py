@@ -1,0 +1,292 @@
+"""The engine: one compiled propose → roll out → update loop that all planners share.
+
+    plan(planner, model, task, obs, key)        a whole plan, one compiled program
+    plan_within(..., seconds)                   as many generations as fit a deadline, in compiled chunks
+    begin, advance, conclude                    the parts of both, for callers with a loop of their own
+
+Everything is written for one state; `jax.vmap` it at the edge for many.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from guss import risk
+from guss.errors import GussError
+from guss.task import Task
+from guss.types import Model, Planner, Rollout, Scores
+
+
+class Monitor(eqx.Module):
+    """Something watched while planning: it sees every rollout and score, and cannot change the search."""
+
+    def init(self) -> PyTree:
+        """What is known before the first generation."""
+        return ()
+
+    def update(self, seen: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
+        """What is known after one more generation; rollouts are [N, P, H, …], scores [N]."""
+        return seen
+
+
+class Tally(NamedTuple):
+    """Counts over the plans evaluated so far."""
+
+    evaluated: Int[Array, ""]
+    safe: Int[Array, ""]
+    broken: Int[Array, ""]  # prediction not finite
+    outside: Int[Array, ""]  # descriptor beyond its bounds
+
+
+class Search(NamedTuple):
+    """A search under way: everything needed to go on or to conclude."""
+
+    obs: Float[Array, "D"]
+    state: PyTree
+    generation: Int[Array, ""]
+    tally: Tally
+    seen: PyTree
+    keys: PRNGKeyArray  # one per generation
+    key_model: PRNGKeyArray
+
+
+class Diagnostics(NamedTuple):
+    """What a plan was worth and how it was found."""
+
+    evaluated: Int[Array, ""]  # plans evaluated
+    safe_share: Float[Array, ""]  # share of them with no cost and no hard violation
+    broken_share: Float[Array, ""]  # share of them whose prediction was not finite
+    outside_share: Float[Array, ""]  # share of them whose descriptor lay beyond its bounds
+    reward: Float[Array, ""]  # of the chosen plan, summed over its steps
+    cost: Float[Array, ""]  # of the chosen plan
+    hard: Float[Array, ""]  # hard violations of the chosen plan
+    occupancy: Int[Array, ""]  # filled cells of the archive, 0 if there is none
+    fallback: Bool[Array, ""]  # no usable prediction: the action is the task's fallback
+
+
+class Plan(NamedTuple):
+    """The action to take now, why, and what the planner expects to follow."""
+
+    action: Shaped[Array, "..."]
+    diagnostics: Diagnostics
+    trajectory: Rollout  # predicted, [P, H, …]
+    memory: PyTree  # to hand to the next plan
+    seen: PyTree  # what the monitor saw
+
+
+# ------------------------------------------------------------------------------------------------ roll out and score
+
+
+def roll_out(
+    planner: Planner, model: Model, task: Task, obs: Float[Array, "D"], key: PRNGKeyArray, candidate: PyTree
+) -> Rollout:
+    """ROLLOUT of Alg. 4 for one candidate: H steps for each of the model's P particles.
+
+    The keys do not depend on the candidate: all plans of a search meet the same noise, so they compare fairly.
+    """
+
+    def particle(index: Int[Array, ""], key: PRNGKeyArray) -> Rollout:
+        def step(obs: Array, now: tuple[Array, PRNGKeyArray]) -> tuple[Array, tuple[Array, Array]]:
+            t, key_step = now
+            action = planner.act(candidate, obs, t)
+            next_obs = model.predict(obs, action, key_step, index)
+            return next_obs, (action, next_obs)
+
+        steps = (jnp.arange(planner.horizon, dtype=jnp.int32), jax.random.split(key, planner.horizon))
+        _, (actions, next_obs) = jax.lax.scan(step, obs, steps)
+        return Rollout(jnp.concatenate([obs[None], next_obs[:-1]]), actions, next_obs)
+
+    count = model.num_particles
+    return jax.vmap(particle)(jnp.arange(count, dtype=jnp.int32), jax.random.split(key, count))
+
+
+def score(task: Task, rollout: Rollout) -> Scores:
+    """Reward, cost and cell of one plan, from its predicted trajectories [P, H, …]."""
+    per_step = jax.vmap(jax.vmap(lambda f, o, a, n: f(o, a, n), (None, 0, 0, 0)), (None, 0, 0, 0))
+    rewards = per_step(lambda o, a, n: jnp.asarray(task.reward(o, a, n), jnp.float32), *rollout)  # [P, H]
+    costs = per_step(task.costs, *rollout)  # [P, H, C]
+    descriptor = jnp.mean(jax.vmap(task.descriptor)(rollout), axis=0)
+    reward = jnp.mean(jnp.sum(rewards, axis=1))
+    finite = (
+        jnp.all(jnp.isfinite(rollout.next_obs))
+        & jnp.all(jnp.isfinite(costs))
+        & jnp.all(jnp.isfinite(descriptor))
+        & jnp.isfinite(reward)
+    )
+    hard, cost = risk.plan_cost(task, costs)
+    cell, outside = task.grid.cell(descriptor)
+    return risk.make_scores(hard, cost, reward, cell, finite, outside)
+
+
+# ------------------------------------------------------------------------------------------------------- the loop
+
+
+def _begin(
+    planner: Planner, monitor: Monitor, obs: Float[Array, "D"], key: PRNGKeyArray, memory: PyTree
+) -> Search:
+    key_init, key_generations, key_model = jax.random.split(key, 3)
+    zero = jnp.zeros((), jnp.int32)
+    return Search(
+        obs=obs,
+        state=planner.init(key_init, obs, memory),
+        generation=zero,
+        tally=Tally(zero, zero, zero, zero),
+        seen=monitor.init(),
+        keys=jax.random.split(key_generations, len(planner.schedule(planner.budget))),
+        key_model=key_model,
+    )
+
+
+def _generation(planner: Planner, model: Model, task: Task, monitor: Monitor, search: Search, num: int) -> Search:
+    """One pass of the loop of Alg. 4, lines 9–15 (or 4–8 for the first): ask, roll out, score, tell."""
+    candidates = planner.ask(search.state, search.keys[search.generation], num)
+    rollouts = jax.vmap(partial(roll_out, planner, model, task, search.obs, search.key_model))(candidates)
+    scores = jax.vmap(partial(score, task))(rollouts)
+    count = lambda mask: jnp.sum(mask, dtype=jnp.int32)  # noqa: E731
+    old = search.tally
+    return search._replace(
+        state=planner.tell(search.state, candidates, scores),
+        generation=search.generation + 1,
+        tally=Tally(
+            old.evaluated + num,
+            old.safe + count(scores.safe),
+            old.broken + count(~scores.finite),
+            old.outside + count(scores.outside),
+        ),
+        seen=monitor.update(search.seen, rollouts, scores),
+    )
+
+
+def _advance(
+    planner: Planner, model: Model, task: Task, monitor: Monitor, search: Search, sizes: tuple[int, ...]
+) -> Search:
+    """Generations of the given sizes; equal neighbours share one compiled loop body."""
+    for num, group in itertools.groupby(sizes):
+
+        def body(search: Search, _: None, num: int = num) -> tuple[Search, None]:
+            return _generation(planner, model, task, monitor, search, num), None
+
+        search, _ = jax.lax.scan(body, search, None, length=len(list(group)))
+    return search
+
+
+def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Plan:
+    """Alg. 4, lines 16–18: the best candidate, its first action, and what the model expects of it.
+
+    The chosen candidate is rolled out once more for its trajectory; if nothing uses that, it is compiled away.
+    """
+    chosen = planner.best(search.state)
+    trajectory = roll_out(planner, model, task, search.obs, search.key_model, chosen)
+    worth = score(task, trajectory)
+    if planner.judges == "nothing":
+        fallback = jnp.zeros((), bool)
+    else:
+        fallback = (search.tally.broken == search.tally.evaluated) | ~worth.finite
+    action = planner.act(chosen, search.obs, jnp.zeros((), jnp.int32))
+    total = jnp.maximum(search.tally.evaluated, 1).astype(jnp.float32)
+    share = lambda part: part.astype(jnp.float32) / total  # noqa: E731
+    return Plan(
+        action=jnp.where(fallback, task.fallback, action),
+        diagnostics=Diagnostics(
+            evaluated=search.tally.evaluated,
+            safe_share=share(search.tally.safe),
+            broken_share=share(search.tally.broken),
+            outside_share=share(search.tally.outside),
+            reward=worth.reward,
+            cost=worth.cost,
+            hard=worth.hard,
+            occupancy=planner.occupancy(search.state),
+            fallback=fallback,
+        ),
+        trajectory=trajectory,
+        memory=planner.memory(search.state),
+        seen=search.seen,
+    )
+
+
+def plan_one(
+    planner: Planner,
+    model: Model,
+    task: Task,
+    obs: Float[Array, "D"],
+    key: PRNGKeyArray,
+    memory: PyTree | None = None,
+    monitor: Monitor | None = None,
+) -> Plan:
+    """PLAN(p̂, s_t, H, M) of Alg. 1, not compiled: to be traced inside a larger program."""
+    monitor = Monitor() if monitor is None else monitor
+    search = _begin(planner, monitor, obs, key, planner.first_memory() if memory is None else memory)
+    search = _advance(planner, model, task, monitor, search, planner.schedule(planner.budget))
+    return _conclude(planner, model, task, search)
+
+
+_plan = jax.jit(plan_one)
+begin = jax.jit(_begin)
+advance = jax.jit(_advance, static_argnames="sizes")
+conclude = jax.jit(_conclude)
+
+
+def check_obs(task: Task, obs: Any) -> Float[Array, "D"]:
+    """The observation as an array, or a clear error if its shape or a value is wrong."""
+    array = np.asarray(obs, np.float32)
+    if array.shape != (task.observations.size,):
+        raise GussError(
+            f"task {task.name!r}: an observation has shape ({task.observations.size},), got {array.shape}; "
+            f"plan for one state at a time, or vmap `plan_one` over a batch"
+        )
+    if not np.isfinite(array).all():
+        bad = np.flatnonzero(~np.isfinite(array)).tolist()
+        raise GussError(f"task {task.name!r}: the observation is not finite in dimension {bad}: {array.tolist()}")
+    return jnp.asarray(array)
+
+
+def plan(
+    planner: Planner,
+    model: Model,
+    task: Task,
+    obs: Any,
+    key: PRNGKeyArray,
+    memory: PyTree | None = None,
+    monitor: Monitor | None = None,
+) -> Plan:
+    """One plan from one observation, as one compiled program."""
+    return _plan(planner, model, task, check_obs(task, obs), key, memory, monitor)
+
+
+def plan_within(
+    planner: Planner,
+    model: Model,
+    task: Task,
+    obs: Any,
+    key: PRNGKeyArray,
+    seconds: float,
+    chunk: int = 8,
+    memory: PyTree | None = None,
+    monitor: Monitor | None = None,
+) -> Plan:
+    """The best plan found before the deadline: chunks of `chunk` generations until `seconds` are over.
+
+    The first chunk is always run. With time enough, the plan is the very one that `plan` finds. Call it once before
+    the clock matters, so that its chunks are compiled.
+    """
+    if chunk < 1:
+        raise GussError(f"a chunk has at least 1 generation, got {chunk}")
+    deadline = time.monotonic() + seconds
+    monitor = Monitor() if monitor is None else monitor
+    memory = planner.first_memory() if memory is None else memory
+    search = begin(planner, monitor, check_obs(task, obs), key, memory)
+    sizes = planner.schedule(planner.budget)
+    for start in range(0, len(sizes), chunk):
+        search = jax.block_until_ready(advance(planner, model, task, monitor, search, sizes[start : start + chunk]))
+        if time.monotonic() >= deadline:
+            break
+    return conclude(planner, model, task, search)

@@ -1,0 +1,16 @@
+"""GuSS: the safety-aware quality-diversity planner (Sec. 4.2, Alg. 4–6)."""
+
+from guss.planners import register_planner
+from guss.planners.elites import ElitePlanner
+from guss.types import Scores
+
+
+@register_planner("guss", paper="Sec. 4.2, Alg. 4–6")
+class Guss(ElitePlanner):
+    """Guided Safe Shooting: evolves policies, safest then best in every behaviour cell, from safe parents only."""
+
+    judges = "cost"
+
+    def judged(self, scores: Scores) -> Scores:
+        """Hard violations, then cost, then reward."""
+        return scores

@@ -1,0 +1,19 @@
+"""Random shooting (Nagabandi 2018): many random action sequences, keep the best."""
+
+from jaxtyping import Array, Int
+
+from guss import risk
+from guss.planners import register_planner
+from guss.planners.shooting import ShootingPlanner
+from guss.types import Scores
+
+
+@register_planner("rs", paper="Sec. 5.3, baseline RS")
+class RandomShooting(ShootingPlanner):
+    """Random shooting: the random action sequence with the highest reward, cost ignored."""
+
+    judges = "reward"
+
+    def choose(self, scores: Scores) -> Int[Array, ""]:
+        """Highest reward; the first of equals."""
+        return risk.best_index(risk.reward_only(scores))

@@ -1,0 +1,50 @@
+"""What all random-shooting planners have in common: many random action sequences, one of them chosen."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+
+from guss.types import Planner, Scores
+
+
+class Shot(NamedTuple):
+    """The sequence chosen from those tried."""
+
+    sequence: Shaped[Array, "H ..."]
+
+
+class ShootingPlanner(Planner):
+    """M uniform random action sequences in one generation; which one is taken is left to `choose`."""
+
+    @abstractmethod
+    def choose(self, scores: Scores) -> Int[Array, ""]:
+        """Position of the sequence to act with."""
+
+    def schedule(self, budget: int) -> tuple[int, ...]:
+        """All at once."""
+        return (budget,)
+
+    def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: tuple[()]) -> Shot:
+        """Nothing chosen yet."""
+        actions = self.interface.actions
+        return Shot(jnp.zeros((self.horizon, *actions.shape), actions.dtype))
+
+    def ask(self, state: Shot, key: PRNGKeyArray, num: int) -> Shaped[Array, "N H ..."]:
+        """Uniform actions, independent at every step."""
+        return self.interface.actions.sample(key, (num, self.horizon))
+
+    def act(self, candidate: Shaped[Array, "H ..."], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
+        """The sequence's action at step t, whatever the observation."""
+        return candidate[t]
+
+    def tell(self, state: Shot, candidates: Shaped[Array, "N H ..."], scores: Scores) -> Shot:
+        """Keep the chosen one."""
+        return Shot(candidates[self.choose(scores)])
+
+    def best(self, state: Shot) -> Shaped[Array, "H ..."]:
+        """The chosen one."""
+        return state.sequence

@@ -1,0 +1,93 @@
+"""Names for planners, environments and models: one table each, filled by decorators and by entry points.
+
+A package of your own adds to a table without touching this one, in its `pyproject.toml`:
+
+    [project.entry-points."guss.planners"]
+    my-planner = "my_package.my_planner:MyPlanner"
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from guss.errors import GussError, UnknownNameError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """One registered thing: its name, what it is, one line about it, and where the paper describes it."""
+
+    name: str
+    item: T
+    summary: str
+    paper: str
+    origin: str
+
+
+class Registry(Generic[T]):
+    """A table of names. `modules` are imported, and entry points of `group` loaded, when first looked at."""
+
+    def __init__(self, kind: str, group: str, modules: tuple[str, ...]) -> None:
+        self.kind = kind
+        self._group = group
+        self._modules = modules
+        self._entries: dict[str, Entry[T]] = {}
+        self._loaded = False
+
+    def add(self, name: str, item: T, *, summary: str, paper: str = "", origin: str | None = None) -> None:
+        """Register `item`; a name can be taken once (the same item again is fine, as when a module is reloaded)."""
+        if not name or name != name.lower() or "_" in name or " " in name:
+            raise GussError(f"a {self.kind} name is lower case with dashes, as in 's-rs', got {name!r}")
+        origin = origin or getattr(item, "__module__", "?")
+        taken = self._entries.get(name)
+        if taken is not None and taken.origin != origin:
+            raise GussError(f"{self.kind} {name!r} is already registered by {taken.origin}; choose another name")
+        self._entries[name] = Entry(name, item, summary, paper, origin)
+
+    def register(self, name: str, *, summary: str = "", paper: str = "") -> Callable[[Any], Any]:
+        """Decorator form of `add`; the summary defaults to the first line of the docstring."""
+
+        def decorate(item: Any) -> Any:
+            first_line = (item.__doc__ or "").strip().split("\n")[0]
+            self.add(name, item, summary=summary or first_line, paper=paper)
+            return item
+
+        return decorate
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        for module in self._modules:
+            importlib.import_module(module)
+        for point in entry_points(group=self._group):
+            try:
+                item = point.load()
+            except Exception as error:
+                raise GussError(
+                    f"the {self.kind} {point.name!r} of entry point {point.value!r} cannot be imported: "
+                    f"{type(error).__name__}: {error}. Mend or uninstall the package that declares it."
+                ) from error
+            if point.name not in self._entries:
+                first_line = (getattr(item, "__doc__", "") or "").strip().split("\n")[0]
+                self.add(point.name, item, summary=first_line)
+
+    def __getitem__(self, name: str) -> Entry[T]:
+        self._load()
+        if name not in self._entries:
+            raise UnknownNameError(self.kind, name, self._entries)
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        self._load()
+        return iter(list(self._entries.values()))
+
+    def names(self) -> list[str]:
+        """All names, in the order they were registered."""
+        return [entry.name for entry in self]

@@ -1,0 +1,44 @@
+"""How figures look: a colour and a line per method (told apart without colour too), PNG and SVG of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+# Okabe and Ito's palette, readable by the colour-blind.
+_STYLES: dict[str, tuple[str, str, str]] = {
+    "guss": ("GuSS", "#0072B2", "-"),
+    "s-rs": ("S-RS", "#009E73", "--"),
+    "rcem": ("RCEM", "#E69F00", "-."),
+    "cem": ("CEM", "#D55E00", "-"),
+    "rs": ("RS", "#CC79A7", "--"),
+    "map-elites": ("MAP-Elites", "#56B4E9", "-."),
+    "random": ("Random", "#6b6b6b", ":"),
+}
+_OTHERS = ("#882255", "#117733", "#332288", "#AA4499")
+
+
+def style_of(method: str, index: int = 0) -> dict[str, Any]:
+    """Line style of a method; ones we do not know get a colour by `index`."""
+    label, colour, line = _STYLES.get(method, (method, _OTHERS[index % len(_OTHERS)], "-"))
+    return {"label": label, "color": colour, "linestyle": line}
+
+
+def new_figure(columns: int, rows: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
+    """A figure with a grid of axes in our look."""
+    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "guss"})
+    return plt.subplots(rows, columns, figsize=(width, height), layout="constrained", **options)
+
+
+def save_figure(figure: Any, path: Path) -> list[Path]:
+    """Write `path`.png and `path`.svg."""
+    files = [path.with_suffix(".png"), path.with_suffix(".svg")]
+    figure.savefig(files[0], dpi=150, metadata={"Software": None})
+    figure.savefig(files[1], metadata={"Date": None})
+    plt.close(figure)
+    return files

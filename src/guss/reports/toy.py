@@ -1,0 +1,179 @@
+"""Fig. 2 and appendix B from the stored records of the toy experiment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from guss import metrics
+from guss.envs.toy import ToyLayout
+from guss.reports.style import new_figure, save_figure, style_of
+from guss.runs.toy import load_toy, safe_cells
+
+MEASURES = ("safe_plan_share", "coverage")
+PAPER_RIVALS = ("s-rs", "rcem", "cem")
+
+
+def layout_of(data: dict[str, Any]) -> ToyLayout:
+    """The layout stored with an experiment."""
+    plain = data["config"]["layout"]
+    return ToyLayout(
+        size=plain["size"],
+        start=tuple(plain["start"]),
+        goal=tuple(plain["goal"]),
+        goal_radius=plain["goal_radius"],
+        unsafe=tuple(tuple(area) for area in plain["unsafe"]),
+    )
+
+
+def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
+    """The numbers: per method, and the p-values of GuSS against each other method (rank-sum on per-seed means)."""
+    layout = layout_of(data)
+    seeds = data["config"]["seeds"]
+    methods = {}
+    for name, record in records.items():
+        distance = np.linalg.norm(record["position"] - np.asarray(layout.goal), axis=-1)
+        reached = (distance <= layout.goal_radius).any(axis=0)
+        methods[name] = {
+            "seeds": len(seeds),
+            "reached": int(reached.sum()),
+            "reached_per_seed": reached.tolist(),
+            "first_reached_step_per_seed": [int(t) if r else None for t, r in zip((distance <= layout.goal_radius).argmax(0), reached, strict=True)],
+            "cost_per_seed": record["cost"].sum(axis=0).tolist(),
+            "mean_reward": float(record["reward"].mean()),
+            "mean_reward_per_seed": _plain(record["reward"].mean(axis=0)),
+            "plans_per_step": int(record["evaluated"].max()),
+            "fallback_steps": int(record["fallback"].sum()),
+            "archive_occupancy": float(record["occupancy"].mean()),
+            "seconds": round(float(record["seconds"]), 2),
+            "compile_seconds": round(float(record["compile_seconds"]), 2),
+        }
+        for measure in (*MEASURES, "coverage_so_far"):
+            values = record[measure]
+            methods[name][measure] = float(values.mean())
+            methods[name][f"{measure}_per_seed"] = _plain(values.mean(axis=0))
+            methods[name][f"{measure}_per_step"] = _plain(values.mean(axis=1))
+    return {
+        "experiment": "toy",
+        "config": data["config"],
+        "provenance": data["provenance"],
+        "safe_cells": int(safe_cells(layout).sum()),
+        "methods": methods,
+        "p_values": {
+            name: {
+                measure: metrics.rank_sum_p(
+                    records["guss"][measure].mean(axis=0), record[measure].mean(axis=0)
+                )
+                for measure in MEASURES
+            }
+            for name, record in records.items()
+            if name != "guss" and "guss" in records
+        },
+    }
+
+
+def _plain(values: np.ndarray) -> list[float]:
+    return [round(float(v), 6) for v in values]
+
+
+def write_report(home: Path) -> tuple[dict[str, Any], list[Path]]:
+    """Write summary.json and the figures into an experiment folder; returns the summary and all files."""
+    data, records = load_toy(home)
+    summary = summarise(data, records)
+    figures = save_figure(draw_exploration(data, records), home / "exploration")
+    figures += save_figure(draw_trajectories(data, records), home / "trajectories")
+    path = home / "summary.json"
+    path.write_text(json.dumps(summary, indent=2) + "\n")
+    return summary, [path, *figures]
+
+
+# ------------------------------------------------------------------------------------------------------- figures
+
+
+def draw_layout(axes: Any, layout: ToyLayout) -> None:
+    """The world: unsafe areas, start and goal."""
+    from matplotlib.patches import Circle, Rectangle
+
+    for x0, x1, y0, y1 in layout.unsafe:
+        axes.add_patch(Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor="#c9c9c9", edgecolor="#999999", hatch="//", lw=0))
+    axes.add_patch(Circle(layout.goal, layout.goal_radius, facecolor="#bfe5bf", edgecolor="#2a7d2a"))
+    axes.plot(*layout.start, marker="s", color="black", markersize=5)
+    edge = 0.02 * layout.size
+    axes.set(xlim=(-edge, layout.size + edge), ylim=(-edge, layout.size + edge), aspect="equal", xlabel="x", ylabel="y")
+
+
+def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -> Any:
+    """Fig. 2: (a) the world, (b) safe plans, (c) coverage, (d) reward and cost per step."""
+    layout = layout_of(data)
+    count = len(data["config"]["seeds"])
+    figure, axes = new_figure(3, 2, 11.0, 6.4)
+    world, safe, coverage, reward, cost, legend = axes.ravel()
+
+    draw_layout(world, layout)
+    world.annotate("start", layout.start, (4, -11), textcoords="offset points", fontsize=8)
+    world.annotate("goal", layout.goal, (9, -3), textcoords="offset points", fontsize=8)
+    for x0, x1, y0, y1 in layout.unsafe[:1]:
+        world.text((x0 + x1) / 2, (y0 + y1) / 2, "unsafe", ha="center", va="center", fontsize=9, backgroundcolor="#c9c9c9")
+    world.set_title("(a) The world")
+
+    panels = (
+        (safe, "safe_plan_share", 100.0, "(b) Share of safe plans", "safe plans [%]"),
+        (coverage, "coverage", 100.0, "(c) Safe space visited by safe plans", "safe cells visited [%]"),
+        (reward, "reward", 1.0, "(d) Reward per step", "reward"),
+        (cost, "cost", 1.0, "(d) Cost per step", "share of seeds in an unsafe area"),
+    )
+    for panel, measure, factor, title, unit in panels:
+        for i, (name, record) in enumerate(records.items()):
+            values = record[measure] * factor
+            mean, std = values.mean(axis=1), values.std(axis=1)
+            steps = np.arange(1, len(mean) + 1)
+            style = style_of(name, i)
+            low, high = mean - std, mean + std
+            if measure != "reward":
+                low, high = low.clip(0.0), high.clip(max=factor)
+            panel.fill_between(steps, low, high, color=style["color"], alpha=0.15, lw=0)
+            panel.plot(steps, mean, lw=1.6, **style)
+        panel.set(title=title, xlabel="step of the episode", ylabel=unit, xlim=(1, len(mean)))
+        if measure != "reward":
+            panel.set_ylim(0.0, factor * 1.02)
+
+    handles, labels = safe.get_legend_handles_labels()
+    legend.axis("off")
+    seeds = f"{count} seed" + ("s" if count != 1 else "")
+    legend.legend(handles, labels, loc="center", frameon=False, ncols=2, handlelength=3, fontsize=10)
+    settings = data["config"]
+    legend.set_title(
+        f"Mean over {seeds}, ± one standard deviation\n{settings['budget']} plans of {settings['horizon']} steps, perfect model",
+        fontsize=9,
+    )
+    return figure
+
+
+def draw_trajectories(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -> Any:
+    """Appendix B: the paths of all seeds, a panel per method, unsafe steps marked."""
+    layout = layout_of(data)
+    columns = min(4, len(records))
+    rows = -(-len(records) // columns)
+    figure, axes = new_figure(columns, rows, 2.9 * columns, 3.2 * rows, squeeze=False, sharex=True, sharey=True)
+    for panel in axes.ravel()[len(records) :]:
+        panel.axis("off")
+    for i, (panel, (name, record)) in enumerate(zip(axes.ravel(), records.items(), strict=False)):
+        draw_layout(panel, layout)
+        style = style_of(name, i)
+        paths = record["position"]
+        for seed in range(paths.shape[1]):
+            panel.plot(paths[:, seed, 0], paths[:, seed, 1], color=style["color"], lw=1.0, alpha=0.7)
+        unsafe = paths[1:][record["cost"] > 0]
+        panel.plot(unsafe[:, 0], unsafe[:, 1], ".", color="#b2182b", markersize=2.5)
+        distance = np.linalg.norm(paths - np.asarray(layout.goal), axis=-1)
+        reached = int((distance <= layout.goal_radius).any(axis=0).sum())
+        panel.set_title(
+            f"{style['label']}: goal {reached}/{paths.shape[1]}, {record['cost'].sum(0).mean():.1f} unsafe steps", fontsize=9
+        )
+    for panel in axes.ravel()[: len(records)]:
+        panel.label_outer()
+    figure.suptitle("Paths in the toy world, one line per seed; red: steps in an unsafe area", fontsize=10)
+    return figure

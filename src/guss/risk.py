@@ -1,0 +1,61 @@
+"""How safety is counted: costs over steps, constraints and particles become one comparable cost.
+
+The order everywhere is lexicographic: fewer hard violations, then lower cost, then higher reward; the first to
+arrive keeps a tie. Cost and reward are never folded into one number.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from guss.task import Task
+from guss.types import WORST, Scores
+
+
+def plan_cost(task: Task, costs: Float[Array, "P H C"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Hard violations and cost of a plan: c = Σ_i max(0, Σ_k C_i(s_{t+k}) − l_i), the worst over particles."""
+    steps = jnp.sum(costs, axis=1)  # [P, C]
+    soft = jnp.asarray(task.soft, bool)[None, :]
+    bounds = jnp.stack([c.bound for c in task.constraints])[None, :] if task.constraints else jnp.zeros((1, 0))
+    hard = jnp.sum(jnp.where(soft, 0.0, steps), axis=1)
+    cost = jnp.sum(jnp.where(soft, jnp.maximum(steps - bounds, 0.0), 0.0), axis=1)
+    return jnp.max(hard), jnp.max(cost)
+
+
+def make_scores(
+    hard: Float[Array, ""],
+    cost: Float[Array, ""],
+    reward: Float[Array, ""],
+    cell: Int[Array, ""],
+    finite: Bool[Array, ""],
+    outside: Bool[Array, ""],
+) -> Scores:
+    """Scores of one plan, the worst there are if its prediction was not finite."""
+    return Scores(
+        hard=jnp.where(finite, hard, WORST),
+        cost=jnp.where(finite, cost, WORST),
+        reward=jnp.where(finite, reward, -WORST),
+        cell=cell,
+        finite=finite,
+        outside=outside & finite,
+    )
+
+
+def better(a: Scores, b: Scores) -> Bool[Array, "..."]:
+    """Whether a is strictly better than b (Alg. 5, line 6, with the hard level before it)."""
+    by_reward = (a.cost == b.cost) & (a.reward > b.reward)
+    return (a.hard < b.hard) | ((a.hard == b.hard) & ((a.cost < b.cost) | by_reward))
+
+
+def best_index(scores: Scores, among: Bool[Array, "N"] | None = None) -> Int[Array, ""]:
+    """Position of the best plan (Alg. 4, lines 16–17); the first of equals. 0 if `among` is nowhere true."""
+    left = scores.finite if among is None else among
+    left = left & (scores.hard == jnp.min(jnp.where(left, scores.hard, WORST)))
+    left = left & (scores.cost == jnp.min(jnp.where(left, scores.cost, WORST)))
+    left = left & (scores.reward == jnp.max(jnp.where(left, scores.reward, -WORST)))
+    return jnp.argmax(left)
+
+
+def reward_only(scores: Scores) -> Scores:
+    """The same scores as seen by a planner that does not know of safety."""
+    nothing = jnp.where(scores.finite, 0.0, WORST)
+    return scores._replace(hard=nothing, cost=nothing)

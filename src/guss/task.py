@@ -1,0 +1,266 @@
+"""The Task: what is wanted, what is unsafe, how behaviour is described.
+
+A Task is a pytree. Its functions are static, their parameters are array leaves: changing a parameter between two
+plans compiles nothing, and two equal Tasks share one compilation (if the functions are module-level, not lambdas
+written anew each time).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+from guss.errors import GussError, UnknownNameError
+from guss.types import Actions, DiscreteActions, Interface, Observations, Rollout
+
+MAX_CELLS = 2**31 - 1
+
+
+class Function(eqx.Module):
+    """A function with named array parameters, which may change without recompiling. Made by `with_params`."""
+
+    fn: Callable[..., Any] = eqx.field(static=True)
+    params: dict[str, Any]
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fn(*args, **self.params)
+
+
+def with_params(fn: Callable[..., Any], **params: Any) -> Function:
+    """Bind named parameters to a task function: `with_params(too_hot, limit=27.0)` calls `too_hot(..., limit=…)`."""
+    return Function(fn, jax.tree.map(_array, params))
+
+
+def _array(value: Any) -> Any:
+    """A parameter as an array of the types used here: float32, int32 or bool."""
+    if isinstance(value, jax.Array):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind == "f":
+        return jnp.asarray(array, jnp.float32)
+    return jnp.asarray(array, jnp.int32) if array.dtype.kind in "iu" else jnp.asarray(array)
+
+
+def _function(fn: Any) -> Function:
+    if isinstance(fn, Function):
+        return fn
+    if not callable(fn):
+        raise GussError(f"a task function must be callable, got {fn!r}")
+    return Function(fn, {})
+
+
+def _optional_function(fn: Any) -> Function | None:
+    return None if fn is None else _function(fn)
+
+
+class Constraint(eqx.Module):
+    """A named cost, `cost(obs, action, next_obs) -> number`, 1 where unsafe and 0 elsewhere.
+
+    Soft: a plan may be unsafe for `bound` steps before it costs anything. Hard: any step is worse than every soft
+    cost (the red button).
+    """
+
+    name: str = eqx.field(static=True)
+    cost: Function = eqx.field(converter=_function)
+    bound: Float[Array, ""] = eqx.field(converter=lambda b: jnp.asarray(b, jnp.float32), default=0.0)
+    hard: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self) -> None:
+        if not self.name or not isinstance(self.name, str):
+            raise GussError(f"a constraint needs a name, got {self.name!r}")
+        if self.bound.shape != () or not 0.0 <= float(self.bound) < math.inf:
+            raise GussError(f"constraint {self.name!r}: the bound is a number of steps, 0 or more, got {self.bound}")
+        if self.hard and float(self.bound) != 0.0:
+            raise GussError(f"constraint {self.name!r}: a hard constraint has no bound, got {float(self.bound)}")
+
+
+class Grid(eqx.Module):
+    """The behaviour space: bounds per descriptor dimension and a number of cells along each."""
+
+    low: Float[Array, "B"] = eqx.field(converter=lambda x: jnp.asarray(x, jnp.float32))
+    high: Float[Array, "B"] = eqx.field(converter=lambda x: jnp.asarray(x, jnp.float32))
+    cells: tuple[int, ...] = eqx.field(static=True, converter=lambda x: tuple(int(n) for n in x))
+
+    def __check_init__(self) -> None:
+        if self.low.ndim != 1 or self.low.shape != self.high.shape or self.low.shape != (len(self.cells),):
+            raise GussError(
+                f"descriptor bounds need one low, one high and one number of cells per dimension, "
+                f"got {self.low.shape} low, {self.high.shape} high, {len(self.cells)} cells"
+            )
+        if not self.cells or min(self.cells) < 1:
+            raise GussError(f"every descriptor dimension needs at least 1 cell, got {self.cells}")
+        for i, (low, high) in enumerate(zip(self.low.tolist(), self.high.tolist(), strict=True)):
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise GussError(f"descriptor bounds of dimension {i} must be finite with low < high, got [{low}, {high}]")
+        if math.prod(self.cells) > MAX_CELLS:
+            raise GussError(f"{self.cells} make {math.prod(self.cells)} cells, more than the {MAX_CELLS} that fit an int32")
+
+    @property
+    def num_cells(self) -> int:
+        """Cells in all."""
+        return math.prod(self.cells)
+
+    def cell(self, descriptor: Float[Array, "B"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
+        """The cell a descriptor falls in, and whether it lay beyond the bounds (then it is a border cell)."""
+        counts = jnp.asarray(self.cells, jnp.float32)
+        position = jnp.floor((descriptor - self.low) / (self.high - self.low) * counts)
+        index = jnp.clip(jnp.nan_to_num(position), 0.0, counts - 1.0).astype(jnp.int32)
+        strides = [math.prod(self.cells[i + 1 :]) for i in range(len(self.cells))]
+        outside = jnp.any((descriptor < self.low) | (descriptor > self.high))
+        return jnp.sum(index * jnp.asarray(strides, jnp.int32)), outside
+
+
+class Task(eqx.Module):
+    """What is wanted and what is unsafe, as pure functions of what is observed.
+
+    `reward(obs, action, next_obs)` is a number, each constraint's `cost` too, `descriptor(rollout)` a vector of one
+    number per grid dimension, computed from a `Rollout` of H steps. `step(obs, action, key)` gives the true next
+    observation and `reset(key)` a first one; both are optional and only needed to plan with a perfect model or to
+    run compiled episodes. Any of them may carry parameters: see `with_params`.
+    """
+
+    name: str = eqx.field(static=True)
+    observations: Observations = eqx.field(static=True)
+    actions: Actions = eqx.field(static=True)
+    reward: Function = eqx.field(converter=_function)
+    constraints: tuple[Constraint, ...] = eqx.field(converter=tuple)
+    descriptor: Function = eqx.field(converter=_function)
+    grid: Grid
+    episode_length: int = eqx.field(static=True)
+    step: Function | None = eqx.field(default=None, converter=_optional_function)
+    reset: Function | None = eqx.field(default=None, converter=_optional_function)
+    fallback: Any = None
+    """What to do when every prediction is broken; by default zero or the nearest to it within the bounds."""
+    policy_inputs: tuple[Array, Array] | None = None
+    """Shift and scale of a policy's inputs; None: standardised by the fitted model, or by finite bounds to [−1, 1]."""
+
+    def __post_init__(self) -> None:
+        if self.fallback is None:
+            neutral = self.actions.neutral()
+            scalar = isinstance(self.actions, DiscreteActions) and self.actions.scalar
+            self.fallback = neutral[0] if scalar else neutral
+        self.fallback = jnp.asarray(self.fallback, self.actions.dtype)
+        if self.policy_inputs is not None:
+            shift, scale = (jnp.asarray(x, jnp.float32) for x in self.policy_inputs)
+            self.policy_inputs = (shift, scale)
+
+    def __check_init__(self) -> None:
+        if self.episode_length < 1:
+            raise GussError(f"task {self.name!r}: episode_length must be at least 1, got {self.episode_length}")
+        if self.fallback.shape != self.actions.shape:
+            raise GussError(
+                f"task {self.name!r}: the fallback action must have shape {self.actions.shape}, got {self.fallback.shape}"
+            )
+        names = [c.name for c in self.constraints]
+        if len(set(names)) != len(names):
+            raise GussError(f"task {self.name!r}: constraint names must differ, got {names}")
+        if self.policy_inputs is not None and any(x.shape != (self.observations.size,) for x in self.policy_inputs):
+            shapes = [x.shape for x in self.policy_inputs]
+            raise GussError(f"task {self.name!r}: policy_inputs need shape ({self.observations.size},), got {shapes}")
+        self._check_functions()
+
+    def _check_functions(self) -> None:
+        """Trace every function once, so that a wrong shape is told here and not from inside a compiled plan."""
+        obs = jax.ShapeDtypeStruct((self.observations.size,), jnp.float32)
+        action = jax.ShapeDtypeStruct(self.actions.shape, self.actions.dtype)
+        steps = 4
+        many = lambda x: jax.ShapeDtypeStruct((steps, *x.shape), x.dtype)  # noqa: E731
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        checks: list[tuple[str, Function, tuple[Any, ...], tuple[int, ...]]] = [
+            ("reward(obs, action, next_obs)", self.reward, (obs, action, obs), ()),
+            *(
+                (f"the cost of constraint {c.name!r}, a function of (obs, action, next_obs),", c.cost, (obs, action, obs), ())
+                for c in self.constraints
+            ),
+            (
+                f"descriptor(rollout), with {len(self.grid.cells)} grid dimensions,",
+                self.descriptor,
+                (Rollout(many(obs), many(action), many(obs)),),
+                (len(self.grid.cells),),
+            ),
+        ]
+        if self.step is not None:
+            checks.append(("step(obs, action, key)", self.step, (obs, action, key), obs.shape))
+        if self.reset is not None:
+            checks.append(("reset(key)", self.reset, (key,), obs.shape))
+        for what, fn, args, shape in checks:
+            self._check_shape(what, fn, args, shape)
+
+    def _check_shape(self, what: str, fn: Function, args: tuple[Any, ...], shape: tuple[int, ...]) -> None:
+        where = f"task {self.name!r}: {what}"
+        try:
+            out = jax.eval_shape(lambda f, a: f(*a), fn, args)
+        except Exception as error:
+            raise GussError(
+                f"{where} cannot be traced by JAX: {type(error).__name__}: {str(error).splitlines()[0]}. "
+                f"It must be made of jax.numpy operations on single observations, without Python ifs on their values."
+            ) from error
+        if getattr(out, "shape", None) != shape:
+            got = getattr(out, "shape", None)
+            expected = "a single number (shape ())" if shape == () else f"shape {shape}"
+            came = f"shape {got}" if got is not None else f"{type(out).__name__}"
+            raise GussError(
+                f"{where} must return {expected}, got {came}. It is called with one observation of shape "
+                f"({self.observations.size},), not with a batch; index it as next_obs[0], or reduce with jnp.any."
+            )
+
+    @property
+    def soft(self) -> tuple[bool, ...]:
+        """For each constraint, whether it is soft."""
+        return tuple(not c.hard for c in self.constraints)
+
+    def costs(
+        self, obs: Float[Array, "D"], action: Shaped[Array, "..."], next_obs: Float[Array, "D"]
+    ) -> Float[Array, "C"]:
+        """Every constraint's cost of one step, in the order of `constraints`."""
+        values = [jnp.asarray(c.cost(obs, action, next_obs), jnp.float32) for c in self.constraints]
+        return jnp.stack(values) if values else jnp.zeros((0,), jnp.float32)
+
+    def interface(self) -> Interface:
+        """What a planner must know: observation size, actions, and the scale of policy inputs."""
+        size = self.observations.size
+        if self.policy_inputs is not None:
+            shift, scale = self.policy_inputs
+        else:
+            low, high = np.asarray(self.observations.low), np.asarray(self.observations.high)
+            known = np.isfinite(low) & np.isfinite(high)
+            middle = np.where(known, (np.where(known, low, 0) + np.where(known, high, 0)) / 2, 0.0)
+            half = np.where(known, (np.where(known, high, 0) - np.where(known, low, 0)) / 2, 1.0)
+            shift, scale = jnp.asarray(middle, jnp.float32), jnp.asarray(half, jnp.float32)
+        return Interface(size, self.actions, shift, scale)
+
+    def update(self, function: str, **params: Any) -> Task:
+        """A copy with other parameters for the named constraint, "reward", "descriptor", "step" or "reset".
+
+        Shapes stay the same, so that nothing is compiled again.
+        """
+        owners: dict[str, Callable[[Task], Any]] = {
+            name: (lambda t, n=name: getattr(t, n))
+            for name in ("reward", "descriptor", "step", "reset")
+            if getattr(self, name) is not None
+        }
+        owners |= {c.name: (lambda t, i=i: t.constraints[i].cost) for i, c in enumerate(self.constraints)}
+        if function not in owners:
+            raise UnknownNameError(f"function of task {self.name!r}", function, owners)
+        old = owners[function](self).params
+        for name, value in params.items():
+            if name not in old:
+                raise UnknownNameError(f"parameter of {function!r}", name, old)
+            if jnp.shape(value) != jnp.shape(old[name]):
+                raise GussError(
+                    f"parameter {name!r} of {function!r} must keep its shape {jnp.shape(old[name])}, got {jnp.shape(value)}"
+                )
+        new = {**old, **{name: jnp.asarray(value, old[name].dtype) for name, value in params.items()}}
+        return eqx.tree_at(lambda t: owners[function](t).params, self, new)
+
+    def replace(self, **fields: Any) -> Task:
+        """A copy with other fields, checked like a new Task."""
+        return dataclasses.replace(self, **fields)

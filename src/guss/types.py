@@ -1,0 +1,328 @@
+"""The words everything else is written in: spaces, rollouts, scores, and what a Model and a Planner must do.
+
+Letters for array axes, the same in every file:
+
+    D  size of an observation            N  candidates in one generation
+    A  size of an action                 M  candidates in a whole plan (the budget)
+    H  steps of a plan (the horizon)     C  constraints
+    T  steps of an episode               B  dimensions of the behaviour descriptor
+    S  seeds                             P  particles: ensemble members or samples of a stochastic model
+
+This module imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from guss.errors import GussError
+
+WORST = float(jnp.finfo(jnp.float32).max)
+"""Cost (and minus the reward) of a plan whose prediction is not finite: worse than any other, and finite itself."""
+
+
+# ---------------------------------------------------------------------------------------------------------- spaces
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Observations are vectors of D numbers; `low` and `high` may be infinite."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _check_bounds("observation", self.low, self.high, finite=False)
+
+    @property
+    def size(self) -> int:
+        """D."""
+        return len(self.low)
+
+
+@dataclass(frozen=True)
+class ContinuousActions:
+    """Actions are vectors of A numbers between `low` and `high`, as Gymnasium's Box."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _check_bounds("action", self.low, self.high, finite=True)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one action."""
+        return (len(self.low),)
+
+    @property
+    def dtype(self) -> Any:
+        """Type of an action's numbers."""
+        return jnp.float32
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs a policy network needs."""
+        return len(self.low)
+
+    def bounds(self) -> tuple[Float[Array, "A"], Float[Array, "A"]]:
+        """`low` and `high` as arrays."""
+        return jnp.asarray(self.low, jnp.float32), jnp.asarray(self.high, jnp.float32)
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "... A"]:
+        """Uniform actions, `shape` of them."""
+        low, high = self.bounds()
+        unit = jax.random.uniform(key, (*shape, *self.shape))
+        return _along(low, unit) + unit * _along(high - low, unit)
+
+    def from_outputs(self, outputs: Float[Array, "A"]) -> Float[Array, "A"]:
+        """A policy network's outputs, squashed by tanh onto the bounds."""
+        low, high = self.bounds()
+        return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * jnp.tanh(outputs), low, high)
+
+    def encode(self, action: Float[Array, "A"]) -> Float[Array, "A"]:
+        """The action as numbers a model takes in."""
+        return action
+
+    def neutral(self) -> tuple[float, ...]:
+        """Zero, or the nearest to it within the bounds."""
+        return tuple(min(max(0.0, low), high) for low, high in zip(self.low, self.high, strict=True))
+
+
+@dataclass(frozen=True)
+class DiscreteActions:
+    """Actions are A whole numbers; number i is one of `start[i]`, …, `start[i] + num_values[i] - 1`.
+
+    `scalar`: a single choice that is a number, not a vector of one, as Gymnasium's Discrete; otherwise as its
+    MultiDiscrete. `ordered`: neighbouring values mean neighbouring actions, so a policy has one output per number,
+    rounded to the nearest value; otherwise one output per value, and the largest wins.
+    """
+
+    num_values: tuple[int, ...]
+    start: tuple[int, ...] | None = None
+    scalar: bool = False
+    ordered: bool = False
+
+    def __post_init__(self) -> None:
+        if self.start is None:
+            object.__setattr__(self, "start", (0,) * len(self.num_values))
+        if not self.num_values or min(self.num_values) < 1:
+            raise GussError(f"discrete actions need at least one value in every dimension, got {self.num_values}")
+        if len(self.first) != len(self.num_values):
+            raise GussError(f"start {self.start} and num_values {self.num_values} must have the same length")
+        if self.scalar and len(self.num_values) != 1:
+            raise GussError(f"a scalar action has one dimension, got num_values {self.num_values}")
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The smallest value of each dimension."""
+        assert self.start is not None  # set in __post_init__
+        return self.start
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one action."""
+        return () if self.scalar else (len(self.num_values),)
+
+    @property
+    def dtype(self) -> Any:
+        """Type of an action's numbers."""
+        return jnp.int32
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs a policy network needs."""
+        return len(self.num_values) if self.ordered else sum(self.num_values)
+
+    def from_indices(self, indices: Int[Array, "... A"]) -> Int[Array, "..."]:
+        """Actions from the positions of their values, 0 first."""
+        actions = indices.astype(jnp.int32) + _along(jnp.asarray(self.first, jnp.int32), indices)
+        return actions[..., 0] if self.scalar else actions
+
+    def to_indices(self, actions: Int[Array, "..."]) -> Int[Array, "... A"]:
+        """Positions of the actions' values, 0 first."""
+        vectors = actions[..., None] if self.scalar else actions
+        return vectors - _along(jnp.asarray(self.first, jnp.int32), vectors)
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "..."]:
+        """Uniform actions, `shape` of them."""
+        high = jnp.asarray(self.num_values, jnp.int32)
+        high = high.reshape((1,) * len(shape) + high.shape)
+        return self.from_indices(jax.random.randint(key, (*shape, len(self.num_values)), 0, high))
+
+    def from_outputs(self, outputs: Float[Array, "O"]) -> Int[Array, "..."]:
+        """A policy network's outputs: rounded if the values are ordered, else the largest wins."""
+        if self.ordered:
+            top = jnp.asarray([n - 1 for n in self.num_values], jnp.float32)
+            return self.from_indices(jnp.rint((jnp.clip(outputs, -1.0, 1.0) + 1.0) * 0.5 * top).astype(jnp.int32))
+        splits = [sum(self.num_values[: i + 1]) for i in range(len(self.num_values) - 1)]
+        return self.from_indices(jnp.stack([jnp.argmax(part) for part in jnp.split(outputs, splits)]))
+
+    def encode(self, action: Int[Array, "..."]) -> Float[Array, "O"]:
+        """The action as numbers a model takes in: ordered values scaled to [−1, 1], others one-hot."""
+        indices = self.to_indices(action)
+        if self.ordered:
+            top = jnp.asarray([max(n - 1, 1) for n in self.num_values], jnp.float32)
+            return 2.0 * indices.astype(jnp.float32) / top - 1.0
+        return jnp.concatenate([jax.nn.one_hot(indices[i], n) for i, n in enumerate(self.num_values)])
+
+    def neutral(self) -> tuple[int, ...]:
+        """Zero, or the nearest to it among the values."""
+        return tuple(min(max(0, s), s + n - 1) for s, n in zip(self.first, self.num_values, strict=True))
+
+
+Actions = ContinuousActions | DiscreteActions
+
+
+def _along(vector: Array, like: Array) -> Array:
+    """`vector` with leading axes of size 1, so that it broadcasts along the last axis of `like`."""
+    return vector.reshape((1,) * (like.ndim - 1) + vector.shape)
+
+
+def _check_bounds(kind: str, low: tuple[float, ...], high: tuple[float, ...], finite: bool) -> None:
+    if len(low) != len(high) or not low:
+        raise GussError(f"{kind} bounds need the same positive length, got {len(low)} low and {len(high)} high")
+    for i, (a, b) in enumerate(zip(low, high, strict=True)):
+        if not a < b or (finite and not (abs(a) < float("inf") and abs(b) < float("inf"))):
+            wanted = "finite with low < high" if finite else "low < high"
+            raise GussError(f"{kind} bounds of dimension {i} must be {wanted}, got [{a}, {b}]")
+
+
+class Interface(eqx.Module):
+    """The two ends of a policy: observations in (shifted and scaled), actions out. All a planner knows of a task."""
+
+    obs_size: int = eqx.field(static=True)
+    actions: Actions = eqx.field(static=True)
+    obs_shift: Float[Array, "D"]
+    obs_scale: Float[Array, "D"]
+
+
+# ------------------------------------------------------------------------------------------ what passes between parts
+
+
+class Transition(NamedTuple):
+    """What one step of the real system showed. Leading axes (T, S) may be added to every field."""
+
+    obs: Float[Array, "*lead D"]
+    action: Shaped[Array, "..."]
+    reward: Float[Array, "*lead"]
+    cost: Float[Array, "*lead C"]
+    next_obs: Float[Array, "*lead D"]
+
+
+class Rollout(NamedTuple):
+    """A predicted trajectory: `obs[t]` and `action[t]` led to `next_obs[t]`, t = 0 … H−1."""
+
+    obs: Float[Array, "*lead H D"]
+    action: Shaped[Array, "..."]
+    next_obs: Float[Array, "*lead H D"]
+
+
+class Scores(NamedTuple):
+    """What planners compare. Lower `hard`, then lower `cost`, then higher `reward` is better; all three are finite."""
+
+    hard: Float[Array, "*lead"]  # steps with a hard violation
+    cost: Float[Array, "*lead"]  # c = Σ_i max(0, Σ_k C_i − l_i) over the soft constraints
+    reward: Float[Array, "*lead"]  # sum over the plan
+    cell: Int[Array, "*lead"]  # behaviour cell
+    finite: Bool[Array, "*lead"]  # False: the prediction was not finite, the plan must not be chosen
+    outside: Bool[Array, "*lead"]  # the descriptor lay beyond its bounds and was put in a border cell
+
+    @property
+    def safe(self) -> Bool[Array, "*lead"]:
+        """No cost and no hard violation."""
+        return self.finite & (self.hard == 0.0) & (self.cost == 0.0)
+
+
+# ------------------------------------------------------------------------------------------------- the protocols
+
+
+class Model(eqx.Module):
+    """What will happen. A model is a pytree: its arrays may change without recompiling a plan."""
+
+    @property
+    def num_particles(self) -> int:
+        """P: predictions per plan (ensemble members, or samples of a stochastic model); 1 if deterministic."""
+        return 1
+
+    @abstractmethod
+    def predict(
+        self, obs: Float[Array, "D"], action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
+    ) -> Float[Array, "D"]:
+        """The next observation, for one particle of one plan. All plans of a search see the same keys."""
+
+
+def setting(default: Any, help: str) -> Any:
+    """A planner's setting: a static field with a sentence that `guss list --planner` and errors can show."""
+    return eqx.field(static=True, default=default, kw_only=True, metadata={"help": help})
+
+
+class Planner(eqx.Module):
+    """What to do now. Subclass it, add settings, write five functions for one state; the engine does the rest.
+
+    The engine compiles a whole plan: `init`, then per generation `ask` → roll out with `act` → `tell`, then `best`.
+    A generation is a pytree of candidates with a leading axis N. Planners that learn from one plan to the next keep
+    what they need in a `memory`.
+    """
+
+    interface: Interface
+    horizon: int = eqx.field(static=True, kw_only=True)
+    budget: int = eqx.field(static=True, kw_only=True)
+
+    judges: ClassVar[Literal["nothing", "reward", "cost"]]
+    """What the planner looks at: nothing (acts blindly), reward alone, or cost first and reward second."""
+
+    def __check_init__(self) -> None:
+        if self.horizon < 1:
+            raise GussError(f"the horizon must be at least 1 step, got {self.horizon}")
+        if self.budget < 1:
+            raise GussError(f"the budget must be at least 1 plan, got {self.budget}")
+        sizes = self.schedule(self.budget)
+        if sum(sizes) != self.budget or min(sizes) < 1:
+            raise GussError(
+                f"{type(self).__name__}.schedule({self.budget}) must return generation sizes of at least 1 that sum "
+                f"to the budget, got {sizes} with sum {sum(sizes)}"
+            )
+
+    @abstractmethod
+    def schedule(self, budget: int) -> tuple[int, ...]:
+        """Sizes of the generations; they sum to the budget."""
+
+    @abstractmethod
+    def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: PyTree) -> PyTree:
+        """The search state before the first generation."""
+
+    @abstractmethod
+    def ask(self, state: PyTree, key: PRNGKeyArray, num: int) -> PyTree:
+        """The next generation: `num` candidates."""
+
+    @abstractmethod
+    def act(self, candidate: PyTree, obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
+        """The action of one candidate at step `t` of a plan."""
+
+    @abstractmethod
+    def tell(self, state: PyTree, candidates: PyTree, scores: Scores) -> PyTree:
+        """The state after a generation was scored."""
+
+    @abstractmethod
+    def best(self, state: PyTree) -> PyTree:
+        """The candidate to act with."""
+
+    def first_memory(self) -> PyTree:
+        """What `init` is given for the first plan of an episode."""
+        return ()
+
+    def memory(self, state: PyTree) -> PyTree:
+        """What `init` is given for the next plan; same structure as `first_memory`."""
+        return ()
+
+    def occupancy(self, state: PyTree) -> Int[Array, ""]:
+        """Filled cells of the archive; 0 for a planner without one."""
+        return jnp.zeros((), jnp.int32)
