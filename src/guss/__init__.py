@@ -27,7 +27,7 @@ def _register_gym_ids() -> None:
 
 
 class _RegisterWhenImported(importlib.abc.MetaPathFinder):
-    """Registers our ids as soon as somebody imports Gymnasium: importing it here would cost `guss --help` half its time."""
+    """Registers our ids when somebody imports Gymnasium: importing it here would double the time of `guss --help`."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         if name != "gymnasium":

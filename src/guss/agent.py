@@ -38,7 +38,9 @@ def _start(planner: Planner, task: Task, key: PRNGKeyArray) -> Walk:
     return Walk(task.reset(key_reset), planner.first_memory(), key_steps)
 
 
-def _step(planner: Planner, model: Model, task: Task, monitor: Monitor, walk: Walk, t: Array) -> tuple[Walk, EpisodeStep]:
+def _step(
+    planner: Planner, model: Model, task: Task, monitor: Monitor, walk: Walk, t: Array
+) -> tuple[Walk, EpisodeStep]:
     """Alg. 1, lines 13–15: plan, act on the real system, store the transition."""
     assert task.step is not None
     key_plan, key_world = jax.random.split(jax.random.fold_in(walk.key, t))

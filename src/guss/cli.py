@@ -25,7 +25,9 @@ if TYPE_CHECKING:  # nothing heavy is imported before a command runs: `guss --he
 FROM_PRESET = arg(help_behavior_hint="(default: as the preset says)")
 Plugins = Annotated[
     tuple[str, ...],
-    arg(metavar="MODULE", help="Modules or .py files of your own to import first, so that what they register is known."),
+    arg(
+        metavar="MODULE", help="Modules or .py files of your own to import first, so that what they register is known."
+    ),
 ]
 
 
@@ -48,7 +50,9 @@ class List:
         load_plugins(self.plugin)
 
         def rows(registry: Any, more: Any = lambda entry: {}) -> list[dict[str, Any]]:
-            return [{"name": e.name, "summary": e.summary, "paper": e.paper, "origin": e.origin} | more(e) for e in registry]
+            return [
+                {"name": e.name, "summary": e.summary, "paper": e.paper, "origin": e.origin} | more(e) for e in registry
+            ]
 
         def planner(entry: Any) -> dict[str, Any]:
             fields = settings_of(entry.item).items()
@@ -88,7 +92,7 @@ class Plan:
     """Plan once from one state and show the action, what the planner expects of it, and how it was found."""
 
     env: str = "safe-toy"
-    """A registered environment, or your own Task: module:name or file.py:name (a Task or a function that returns one)."""
+    """A registered environment, or your own: module:name or file.py:name of a Task or a function that returns one."""
     method: str = "guss"
     """The planner; see `guss list`."""
     horizon: int = 50
@@ -141,7 +145,10 @@ class Plan:
         ]
         if int(d.occupancy):
             lines.append(f"archive           {int(d.occupancy)} of {task.grid.num_cells} cells filled")
-        for share, what in ((d.broken_share, "predictions not finite"), (d.outside_share, "descriptors beyond the bounds")):
+        for share, what in (
+            (d.broken_share, "predictions not finite"),
+            (d.outside_share, "descriptors beyond the bounds"),
+        ):
             if float(share) > 0:
                 lines.append(f"warning           {100 * float(share):.1f} % of plans: {what}")
         last = ", ".join(f"{x:.4g}" for x in shown["predicted_obs"][-1])
@@ -192,7 +199,9 @@ class Toy:
         chosen = {name: getattr(self, name) for name in preset if getattr(self, name) is not None}
         values = preset | chosen
         if values["seeds"] < 1 or self.seed < 0:
-            raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {values['seeds']} --seed {self.seed}")
+            raise GussError(
+                f"there must be at least 1 seed, from 0 up, got --seeds {values['seeds']} --seed {self.seed}"
+            )
         methods = tuple(name for word in values["methods"] for name in word.split(",") if name)
         config = ToyConfig(
             methods=methods,
@@ -289,7 +298,9 @@ def parse(words: list[str]) -> Any:
         kind, table, prog, words = "experiment", EXPERIMENTS, "guss reproduce", words[1:]
     if words and not words[0].startswith("-") and words[0] not in table:
         raise UnknownNameError(kind, words[0], table)
-    about = Reproduce.__doc__ if kind == "experiment" else "Safe planning in learned models with quality-diversity search."
+    about = (
+        Reproduce.__doc__ if kind == "experiment" else "Safe planning in learned models with quality-diversity search."
+    )
     return tyro.extras.subcommand_cli_from_dict(table, prog=prog, description=about, args=words or ["--help"])
 
 

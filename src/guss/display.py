@@ -43,7 +43,8 @@ def print_toy_summary(console: Console, summary: dict[str, Any], files: list[Pat
         )
     console.print(table)
     console.print(
-        "[dim]unsafe steps: mean per episode. safe plans, coverage: means over seeds and steps. p: GuSS against this "
+        "[dim]unsafe steps: mean per episode. safe plans: share of all plans; coverage: safe cells that safe plans "
+        "visited so far; both are means over seeds and steps. p: GuSS against this "
         "method, two-sided rank-sum test on per-seed means.[/]"
     )
     for file in files:

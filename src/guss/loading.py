@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,15 +27,16 @@ def load_module(name: str) -> ModuleType:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
-        return _guarded(name, lambda: spec.loader.exec_module(module) or module)  # type: ignore[union-attr]
+        _guarded(name, spec.loader.exec_module, module)
+        return module
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    return _guarded(name, lambda: importlib.import_module(name))
+    return _guarded(name, importlib.import_module, name)
 
 
-def _guarded(name: str, load: Any) -> Any:
+def _guarded(name: str, load: Callable[[Any], Any], what: Any) -> Any:
     try:
-        return load()
+        return load(what)
     except GussError:
         raise
     except Exception as error:

@@ -44,7 +44,7 @@ class Registry(Generic[T]):
         """Register `item`; a name can be taken once (the same item again is fine, as when a module is reloaded)."""
         if not name or name != name.lower() or "_" in name or " " in name:
             raise GussError(f"a {self.kind} name is lower case with dashes, as in 's-rs', got {name!r}")
-        origin = origin or getattr(item, "__module__", "?")
+        origin = origin or str(getattr(item, "__module__", "?"))
         taken = self._entries.get(name)
         if taken is not None and taken.origin != origin:
             raise GussError(f"{self.kind} {name!r} is already registered by {taken.origin}; choose another name")

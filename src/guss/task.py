@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -19,9 +19,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from guss.errors import GussError, UnknownNameError
-from guss.types import Actions, DiscreteActions, Interface, Observations, Rollout
+from guss.types import Actions, Interface, Observations, Rollout
 
 MAX_CELLS = 2**31 - 1
+Vector = Sequence[float] | np.ndarray | Array
 
 
 class Function(eqx.Module):
@@ -31,22 +32,24 @@ class Function(eqx.Module):
     params: dict[str, Any]
 
     def __call__(self, *args: Any) -> Any:
+        """Call the function with its parameters."""
         return self.fn(*args, **self.params)
 
 
 def with_params(fn: Callable[..., Any], **params: Any) -> Function:
     """Bind named parameters to a task function: `with_params(too_hot, limit=27.0)` calls `too_hot(..., limit=…)`."""
-    return Function(fn, jax.tree.map(_array, params))
+    return Function(fn, {name: _array(name, value) for name, value in params.items()})
 
 
-def _array(value: Any) -> Any:
+def _array(name: str, value: Any) -> Array:
     """A parameter as an array of the types used here: float32, int32 or bool."""
     if isinstance(value, jax.Array):
         return value
     array = np.asarray(value)
-    if array.dtype.kind == "f":
-        return jnp.asarray(array, jnp.float32)
-    return jnp.asarray(array, jnp.int32) if array.dtype.kind in "iu" else jnp.asarray(array)
+    kinds = {"f": jnp.float32, "i": jnp.int32, "u": jnp.int32, "b": jnp.bool_}
+    if array.dtype.kind not in kinds:
+        raise GussError(f"parameter {name!r} must be a number or an array of numbers, got {value!r}")
+    return jnp.asarray(array, kinds[array.dtype.kind])
 
 
 def _function(fn: Any) -> Function:
@@ -57,10 +60,6 @@ def _function(fn: Any) -> Function:
     return Function(fn, {})
 
 
-def _optional_function(fn: Any) -> Function | None:
-    return None if fn is None else _function(fn)
-
-
 class Constraint(eqx.Module):
     """A named cost, `cost(obs, action, next_obs) -> number`, 1 where unsafe and 0 elsewhere.
 
@@ -69,9 +68,15 @@ class Constraint(eqx.Module):
     """
 
     name: str = eqx.field(static=True)
-    cost: Function = eqx.field(converter=_function)
-    bound: Float[Array, ""] = eqx.field(converter=lambda b: jnp.asarray(b, jnp.float32), default=0.0)
-    hard: bool = eqx.field(static=True, default=False)
+    cost: Function
+    bound: Float[Array, ""]
+    hard: bool = eqx.field(static=True)
+
+    def __init__(self, name: str, cost: Callable[..., Any], *, bound: float | Array = 0.0, hard: bool = False) -> None:
+        self.name = name
+        self.cost = _function(cost)
+        self.bound = jnp.asarray(bound, jnp.float32)
+        self.hard = hard
 
     def __check_init__(self) -> None:
         if not self.name or not isinstance(self.name, str):
@@ -85,9 +90,14 @@ class Constraint(eqx.Module):
 class Grid(eqx.Module):
     """The behaviour space: bounds per descriptor dimension and a number of cells along each."""
 
-    low: Float[Array, "B"] = eqx.field(converter=lambda x: jnp.asarray(x, jnp.float32))
-    high: Float[Array, "B"] = eqx.field(converter=lambda x: jnp.asarray(x, jnp.float32))
-    cells: tuple[int, ...] = eqx.field(static=True, converter=lambda x: tuple(int(n) for n in x))
+    low: Float[Array, "B"]
+    high: Float[Array, "B"]
+    cells: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, low: Vector, high: Vector, cells: Sequence[int]) -> None:
+        self.low = jnp.asarray(low, jnp.float32)
+        self.high = jnp.asarray(high, jnp.float32)
+        self.cells = tuple(int(n) for n in cells)
 
     def __check_init__(self) -> None:
         if self.low.ndim != 1 or self.low.shape != self.high.shape or self.low.shape != (len(self.cells),):
@@ -99,9 +109,13 @@ class Grid(eqx.Module):
             raise GussError(f"every descriptor dimension needs at least 1 cell, got {self.cells}")
         for i, (low, high) in enumerate(zip(self.low.tolist(), self.high.tolist(), strict=True)):
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise GussError(f"descriptor bounds of dimension {i} must be finite with low < high, got [{low}, {high}]")
+                raise GussError(
+                    f"descriptor bounds of dimension {i} must be finite with low < high, got [{low}, {high}]"
+                )
         if math.prod(self.cells) > MAX_CELLS:
-            raise GussError(f"{self.cells} make {math.prod(self.cells)} cells, more than the {MAX_CELLS} that fit an int32")
+            raise GussError(
+                f"{self.cells} make {math.prod(self.cells)} cells, more than the {MAX_CELLS} that fit an int32"
+            )
 
     @property
     def num_cells(self) -> int:
@@ -130,34 +144,57 @@ class Task(eqx.Module):
     name: str = eqx.field(static=True)
     observations: Observations = eqx.field(static=True)
     actions: Actions = eqx.field(static=True)
-    reward: Function = eqx.field(converter=_function)
-    constraints: tuple[Constraint, ...] = eqx.field(converter=tuple)
-    descriptor: Function = eqx.field(converter=_function)
+    reward: Function
+    constraints: tuple[Constraint, ...]
+    descriptor: Function
     grid: Grid
     episode_length: int = eqx.field(static=True)
-    step: Function | None = eqx.field(default=None, converter=_optional_function)
-    reset: Function | None = eqx.field(default=None, converter=_optional_function)
-    fallback: Any = None
+    step: Function | None
+    reset: Function | None
+    fallback: Shaped[Array, "..."]
     """What to do when every prediction is broken; by default zero or the nearest to it within the bounds."""
-    policy_inputs: tuple[Array, Array] | None = None
+    policy_inputs: tuple[Float[Array, "D"], Float[Array, "D"]] | None
     """Shift and scale of a policy's inputs; None: standardised by the fitted model, or by finite bounds to [−1, 1]."""
 
-    def __post_init__(self) -> None:
-        if self.fallback is None:
-            neutral = self.actions.neutral()
-            scalar = isinstance(self.actions, DiscreteActions) and self.actions.scalar
-            self.fallback = neutral[0] if scalar else neutral
-        self.fallback = jnp.asarray(self.fallback, self.actions.dtype)
-        if self.policy_inputs is not None:
-            shift, scale = (jnp.asarray(x, jnp.float32) for x in self.policy_inputs)
-            self.policy_inputs = (shift, scale)
+    def __init__(
+        self,
+        name: str,
+        observations: Observations,
+        actions: Actions,
+        reward: Callable[..., Any],
+        constraints: Sequence[Constraint],
+        descriptor: Callable[..., Any],
+        grid: Grid,
+        episode_length: int,
+        step: Callable[..., Any] | None = None,
+        reset: Callable[..., Any] | None = None,
+        fallback: Vector | float | None = None,
+        policy_inputs: tuple[Vector, Vector] | None = None,
+    ) -> None:
+        self.name = name
+        self.observations = observations
+        self.actions = actions
+        self.reward = _function(reward)
+        self.constraints = tuple(constraints)
+        self.descriptor = _function(descriptor)
+        self.grid = grid
+        self.episode_length = episode_length
+        self.step = None if step is None else _function(step)
+        self.reset = None if reset is None else _function(reset)
+        neutral = np.reshape(actions.neutral(), actions.shape)
+        self.fallback = jnp.asarray(neutral if fallback is None else fallback, actions.dtype)
+        self.policy_inputs = None
+        if policy_inputs is not None:
+            shift, scale = policy_inputs
+            self.policy_inputs = (jnp.asarray(shift, jnp.float32), jnp.asarray(scale, jnp.float32))
 
     def __check_init__(self) -> None:
         if self.episode_length < 1:
             raise GussError(f"task {self.name!r}: episode_length must be at least 1, got {self.episode_length}")
         if self.fallback.shape != self.actions.shape:
             raise GussError(
-                f"task {self.name!r}: the fallback action must have shape {self.actions.shape}, got {self.fallback.shape}"
+                f"task {self.name!r}: the fallback action must have shape {self.actions.shape}, "
+                f"got {self.fallback.shape}"
             )
         names = [c.name for c in self.constraints]
         if len(set(names)) != len(names):
@@ -172,12 +209,17 @@ class Task(eqx.Module):
         obs = jax.ShapeDtypeStruct((self.observations.size,), jnp.float32)
         action = jax.ShapeDtypeStruct(self.actions.shape, self.actions.dtype)
         steps = 4
-        many = lambda x: jax.ShapeDtypeStruct((steps, *x.shape), x.dtype)  # noqa: E731
+        many: Any = lambda x: jax.ShapeDtypeStruct((steps, *x.shape), x.dtype)  # noqa: E731
         key = jax.eval_shape(lambda: jax.random.key(0))
         checks: list[tuple[str, Function, tuple[Any, ...], tuple[int, ...]]] = [
             ("reward(obs, action, next_obs)", self.reward, (obs, action, obs), ()),
             *(
-                (f"the cost of constraint {c.name!r}, a function of (obs, action, next_obs),", c.cost, (obs, action, obs), ())
+                (
+                    f"the cost of constraint {c.name!r}, a function of (obs, action, next_obs),",
+                    c.cost,
+                    (obs, action, obs),
+                    (),
+                )
                 for c in self.constraints
             ),
             (
@@ -242,24 +284,24 @@ class Task(eqx.Module):
 
         Shapes stay the same, so that nothing is compiled again.
         """
-        owners: dict[str, Callable[[Task], Any]] = {
-            name: (lambda t, n=name: getattr(t, n))
-            for name in ("reward", "descriptor", "step", "reset")
-            if getattr(self, name) is not None
-        }
-        owners |= {c.name: (lambda t, i=i: t.constraints[i].cost) for i, c in enumerate(self.constraints)}
-        if function not in owners:
-            raise UnknownNameError(f"function of task {self.name!r}", function, owners)
-        old = owners[function](self).params
+        names = [n for n in ("reward", "descriptor", "step", "reset") if getattr(self, n) is not None]
+        rows = {c.name: i for i, c in enumerate(self.constraints)}
+        if function not in names and function not in rows:
+            raise UnknownNameError(f"function of task {self.name!r}", function, [*names, *rows])
+
+        def owner(task: Task) -> Function:
+            return task.constraints[rows[function]].cost if function in rows else getattr(task, function)
+
+        old = owner(self).params
         for name, value in params.items():
             if name not in old:
                 raise UnknownNameError(f"parameter of {function!r}", name, old)
-            if jnp.shape(value) != jnp.shape(old[name]):
+            if np.shape(value) != old[name].shape:
                 raise GussError(
-                    f"parameter {name!r} of {function!r} must keep its shape {jnp.shape(old[name])}, got {jnp.shape(value)}"
+                    f"parameter {name!r} of {function!r} must keep its shape {old[name].shape}, got {np.shape(value)}"
                 )
         new = {**old, **{name: jnp.asarray(value, old[name].dtype) for name, value in params.items()}}
-        return eqx.tree_at(lambda t: owners[function](t).params, self, new)
+        return eqx.tree_at(lambda t: owner(t).params, self, new)
 
     def replace(self, **fields: Any) -> Task:
         """A copy with other fields, checked like a new Task."""

@@ -315,6 +315,14 @@ class Planner(eqx.Module):
     def best(self, state: PyTree) -> PyTree:
         """The candidate to act with."""
 
+    def reserve(self, state: PyTree) -> PyTree | None:
+        """A second candidate, for planners whose `best` is not one of those evaluated (the mean of a distribution).
+
+        The engine acts with it if the best one's prediction is not finite, or, for planners that judge cost, if the
+        best one is predicted to be less safe.
+        """
+        return None
+
     def first_memory(self) -> PyTree:
         """What `init` is given for the first plan of an episode."""
         return ()

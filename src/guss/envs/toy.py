@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import jax.numpy as jnp
@@ -46,14 +46,17 @@ class ToyLayout:
         for name in ("start", "goal"):
             point = np.asarray(getattr(self, name), float)
             if point.shape != (2,) or not ((point >= 0) & (point <= self.size)).all():
-                raise GussError(f"toy layout: {name} must be a point (x, y) within 0 … {self.size:g}, got {point.tolist()}")
+                raise GussError(
+                    f"toy layout: {name} must be a point (x, y) within 0 … {self.size:g}, got {point.tolist()}"
+                )
         if not self.goal_radius > 0:
             raise GussError(f"toy layout: goal_radius must be positive, got {self.goal_radius}")
         for i, area in enumerate(self.unsafe):
             box = np.asarray(area, float)
             if box.shape != (4,) or not (box[0] <= box[1] and box[2] <= box[3]):
                 raise GussError(
-                    f"toy layout: unsafe area {i} must be (x from, x to, y from, y to), smaller first, got {box.tolist()}"
+                    f"toy layout: unsafe area {i} must be (x from, x to, y from, y to), smaller first, "
+                    f"got {box.tolist()}"
                 )
 
     @classmethod
@@ -71,7 +74,9 @@ class ToyLayout:
                 raise UnknownNameError("entry of a toy layout", name, names)
         try:
             points = {k: tuple(float(x) for x in data[k]) for k in ("start", "goal") if k in data}
-            areas = {"unsafe": tuple(tuple(float(x) for x in box) for box in data["unsafe"])} if "unsafe" in data else {}
+            areas = (
+                {"unsafe": tuple(tuple(float(x) for x in box) for box in data["unsafe"])} if "unsafe" in data else {}
+            )
             numbers = {k: float(data[k]) for k in ("size", "goal_radius") if k in data}
         except (TypeError, ValueError) as error:
             raise GussError(f"the toy layout {str(path)!r} holds something that is not a number: {error}") from error
@@ -183,7 +188,7 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     v0: first version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
     def __init__(self, layout: ToyLayout | str | Path = PAPER_LAYOUT, render_mode: str | None = None) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
@@ -203,7 +208,9 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         super().reset(seed=seed)
         start = np.asarray((options or {}).get("start", self.layout.start), np.float32)
         if start.shape != (2,) or not self.observation_space.contains(start):
-            raise GussError(f"reset option 'start' must be a point within 0 … {self.layout.size:g}, got {start.tolist()}")
+            raise GussError(
+                f"reset option 'start' must be a point within 0 … {self.layout.size:g}, got {start.tolist()}"
+            )
         self._path = [start]
         return start.copy(), self._info(start)
 
@@ -226,7 +233,7 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         reached = bool(np.linalg.norm(position - self._goal) <= self.layout.goal_radius)
         return {"cost": float(unsafe), "costs": {"unsafe_area": float(unsafe)}, "reached": reached}
 
-    def render(self) -> np.ndarray | None:  # type: ignore[override]
+    def render(self) -> np.ndarray | None:
         """The world, 500 × 500 pixels: unsafe areas grey, goal green, the path blue, unsafe steps red."""
         if self.render_mode is None:
             gymnasium.logger.warn("render() needs render_mode='rgb_array', given when the environment is made")

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 from guss import risk
 from guss.errors import GussError
 from guss.planners import register_planner
-from guss.types import Actions, ContinuousActions, DiscreteActions, Planner, Scores, setting
+from guss.types import WORST, Actions, ContinuousActions, DiscreteActions, Planner, Scores, setting
 
 
 class Normal(NamedTuple):
@@ -32,6 +32,14 @@ class Categorical(NamedTuple):
 
 
 Distribution = Normal | Categorical
+
+
+class CemState(NamedTuple):
+    """The distribution, and the best sample so far with its scores."""
+
+    dist: Distribution
+    sample: Shaped[Array, "H ..."]
+    scores: Scores
 
 
 def uniform(actions: Actions, horizon: int, std: float) -> Distribution:
@@ -97,19 +105,22 @@ def _to_unit(actions: Actions, sequence: Array) -> Array:
 
 
 class CrossEntropyPlanner(Planner):
-    """Samples, keeps elites, refits; which samples are elites is left to `elites`. Acts with the mean."""
+    """Samples, refits to the `num_elites` best, repeats; acts with the mean. What is best is left to `judged`."""
 
     iterations: int = setting(5, "refits; the budget is divided among them")
     num_elites: int = setting(10, "samples that the distribution is refitted to")
     smoothing: float = setting(0.1, "weight of the old distribution in a refit")
     initial_std: float = setting(1.0, "first standard deviation, in half-widths of the action bounds")
     warm_start: bool = setting(False, "start from the last plan's distribution mean, shifted by one step")
+    guard: bool = setting(True, "act with the best sample where the mean is predicted to be less safe or not at all")
 
     def __check_init__(self) -> None:
         if self.iterations < 1 or self.num_elites < 1:
-            raise GussError(f"iterations and num_elites must be at least 1, got {self.iterations} and {self.num_elites}")
+            raise GussError(
+                f"iterations and num_elites must be at least 1, got {self.iterations} and {self.num_elites}"
+            )
         smallest = self.budget // self.iterations
-        if 0 < self.budget and smallest < self.num_elites:
+        if self.budget > 0 and smallest < self.num_elites:
             raise GussError(
                 f"a budget of {self.budget} plans in {self.iterations} iterations gives {smallest} samples each, fewer "
                 f"than the {self.num_elites} elites; raise the budget or lower num_elites or iterations"
@@ -120,8 +131,12 @@ class CrossEntropyPlanner(Planner):
             )
 
     @abstractmethod
-    def elites(self, scores: Scores) -> tuple[Int[Array, "E"], Bool[Array, "E"]]:
-        """Positions of `num_elites` samples, and which of them count."""
+    def judged(self, scores: Scores) -> Scores:
+        """The scores by which samples are ranked."""
+
+    @abstractmethod
+    def counts(self, scores: Scores) -> Bool[Array, "N"]:
+        """Which samples may count as elites if they rank high enough."""
 
     def schedule(self, budget: int) -> tuple[int, ...]:
         """Equal populations; what does not divide goes to the first iterations."""
@@ -132,38 +147,50 @@ class CrossEntropyPlanner(Planner):
         """The distribution of a first plan."""
         return uniform(self.interface.actions, self.horizon, self.initial_std)
 
-    def memory(self, state: Distribution) -> Distribution:
+    def memory(self, state: CemState) -> Distribution:
         """The next plan's first distribution: fresh, or centred on what is left of this plan (`warm_start`)."""
         first = self.first_memory()
         if not self.warm_start:
             return first
         shift = lambda now, start: jnp.concatenate([now[1:], start[-1:]])  # noqa: E731
-        if isinstance(state, Normal) and isinstance(first, Normal):
-            return Normal(shift(state.mean, first.mean), first.std)
+        if isinstance(state.dist, Normal) and isinstance(first, Normal):
+            return Normal(shift(state.dist.mean, first.mean), first.std)
         # A categorical has no spread of its own: half of the weight goes back to all values.
-        return jax.tree.map(lambda now, start: 0.5 * shift(now, start) + 0.5 * start, state, first)
+        return jax.tree.map(lambda now, start: 0.5 * shift(now, start) + 0.5 * start, state.dist, first)
 
-    def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: PyTree) -> Distribution:
+    def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: PyTree) -> CemState:
         """Start from the remembered distribution."""
-        return memory
+        actions = self.interface.actions
+        no, zero, worst = jnp.zeros((), bool), jnp.zeros((), jnp.int32), jnp.asarray(WORST)
+        nothing = Scores(worst, worst, -worst, zero, no, no)
+        return CemState(memory, jnp.zeros((self.horizon, *actions.shape), actions.dtype), nothing)
 
-    def ask(self, state: Distribution, key: PRNGKeyArray, num: int) -> Shaped[Array, "N H ..."]:
+    def ask(self, state: CemState, key: PRNGKeyArray, num: int) -> Shaped[Array, "N H ..."]:
         """Samples of the distribution."""
-        return draw(state, self.interface.actions, key, num)
+        return draw(state.dist, self.interface.actions, key, num)
 
     def act(self, candidate: Shaped[Array, "H ..."], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
         """The sequence's action at step t, whatever the observation."""
         return candidate[t]
 
-    def tell(self, state: Distribution, candidates: Shaped[Array, "N H ..."], scores: Scores) -> Distribution:
-        """Refit to the elites."""
-        rows, counts = self.elites(scores)
-        weight = counts.astype(jnp.float32)
-        return refit(state, self.interface.actions, candidates[rows], weight, self.smoothing)
+    def tell(self, state: CemState, candidates: Shaped[Array, "N H ..."], scores: Scores) -> CemState:
+        """Refit to the elites, and keep the best sample."""
+        scores = self.judged(scores)
+        rows = ranking(scores)[: self.num_elites]
+        weight = self.counts(scores)[rows].astype(jnp.float32)
+        dist = refit(state.dist, self.interface.actions, candidates[rows], weight, self.smoothing)
+        top = (candidates[rows[0]], jax.tree.map(lambda x: x[rows[0]], scores))
+        improved = risk.better(top[1], state.scores)
+        kept = jax.tree.map(lambda new, old: jnp.where(improved, new, old), top, (state.sample, state.scores))
+        return CemState(dist, *kept)
 
-    def best(self, state: Distribution) -> Shaped[Array, "H ..."]:
+    def best(self, state: CemState) -> Shaped[Array, "H ..."]:
         """The mean sequence."""
-        return centre(state, self.interface.actions)
+        return centre(state.dist, self.interface.actions)
+
+    def reserve(self, state: CemState) -> Shaped[Array, "H ..."] | None:
+        """The best sample: what lies between good samples need not be good itself."""
+        return state.sample if self.guard else None
 
 
 def ranking(scores: Scores) -> Int[Array, "N"]:
@@ -178,7 +205,10 @@ class CrossEntropy(CrossEntropyPlanner):
 
     judges = "reward"
 
-    def elites(self, scores: Scores) -> tuple[Int[Array, "E"], Bool[Array, "E"]]:
-        """The highest rewards whose predictions are finite."""
-        rows = ranking(risk.reward_only(scores))[: self.num_elites]
-        return rows, scores.finite[rows]
+    def judged(self, scores: Scores) -> Scores:
+        """Reward alone."""
+        return risk.reward_only(scores)
+
+    def counts(self, scores: Scores) -> Bool[Array, "N"]:
+        """Those whose predictions are finite."""
+        return scores.finite

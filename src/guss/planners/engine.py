@@ -130,9 +130,7 @@ def score(task: Task, rollout: Rollout) -> Scores:
 # ------------------------------------------------------------------------------------------------------- the loop
 
 
-def _begin(
-    planner: Planner, monitor: Monitor, obs: Float[Array, "D"], key: PRNGKeyArray, memory: PyTree
-) -> Search:
+def _begin(planner: Planner, monitor: Monitor, obs: Float[Array, "D"], key: PRNGKeyArray, memory: PyTree) -> Search:
     key_init, key_generations, key_model = jax.random.split(key, 3)
     zero = jnp.zeros((), jnp.int32)
     return Search(
@@ -182,11 +180,14 @@ def _advance(
 def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Plan:
     """Alg. 4, lines 16–18: the best candidate, its first action, and what the model expects of it.
 
-    The chosen candidate is rolled out once more for its trajectory; if nothing uses that, it is compiled away.
+    The chosen candidate is rolled out once more for its trajectory (together with the reserve, if there is one).
     """
-    chosen = planner.best(search.state)
-    trajectory = roll_out(planner, model, task, search.obs, search.key_model, chosen)
-    worth = score(task, trajectory)
+    best, reserve = planner.best(search.state), planner.reserve(search.state)
+    finalists = jax.tree.map(lambda *x: jnp.stack(x), *([best] if reserve is None else [best, reserve]))
+    trajectories = jax.vmap(partial(roll_out, planner, model, task, search.obs, search.key_model))(finalists)
+    worths = jax.vmap(partial(score, task))(trajectories)
+    row = _pick(planner, worths)
+    chosen, trajectory, worth = jax.tree.map(lambda x: x[row], (finalists, trajectories, worths))
     if planner.judges == "nothing":
         fallback = jnp.zeros((), bool)
     else:
@@ -211,6 +212,15 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
         memory=planner.memory(search.state),
         seen=search.seen,
     )
+
+
+def _pick(planner: Planner, worths: Scores) -> Int[Array, ""]:
+    """Which finalist to act with: the best, unless the reserve is safer (see `Planner.reserve`)."""
+    first, last = (jax.tree.map(lambda x, i=i: x[i], worths) for i in (0, -1))
+    instead = ~first.finite & last.finite
+    if planner.judges == "cost":
+        instead |= risk.better(last._replace(reward=first.reward), first)
+    return instead.astype(jnp.int32)
 
 
 def plan_one(

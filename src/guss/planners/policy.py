@@ -5,6 +5,8 @@ Hidden layers are sigmoid; outputs become actions as the action space says (tanh
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
@@ -19,7 +21,7 @@ def layer_sizes(interface: Interface, hidden: tuple[int, ...]) -> tuple[int, ...
 
 def num_parameters(sizes: tuple[int, ...]) -> int:
     """Weights and biases of a network with these layers: 3-5-1 has 26, 6-5-5-3 has 83, 22-3-2 has 77."""
-    return sum((fan_in + 1) * fan_out for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True))
+    return sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(sizes))
 
 
 def sample(key: PRNGKeyArray, sizes: tuple[int, ...], num: int, std: float) -> Float[Array, "N params"]:
@@ -34,7 +36,7 @@ def act(
     x = (obs - interface.obs_shift) / interface.obs_scale
     start = 0
     last = len(sizes) - 2
-    for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
         weights = params[start : start + fan_in * fan_out].reshape(fan_in, fan_out)
         start += fan_in * fan_out
         # A sum of products, not a matrix product: every candidate has weights of its own, and this one fuses.

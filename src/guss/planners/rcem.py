@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool
 
 from guss.errors import GussError
 from guss.planners import register_planner
-from guss.planners.cem import CrossEntropyPlanner, ranking
+from guss.planners.cem import CrossEntropyPlanner
 from guss.types import Scores, setting
 
 
@@ -23,8 +23,10 @@ class RobustCrossEntropy(CrossEntropyPlanner):
         if self.minimal_elites < 1:
             raise GussError(f"minimal_elites must be at least 1, got {self.minimal_elites}")
 
-    def elites(self, scores: Scores) -> tuple[Int[Array, "E"], Bool[Array, "E"]]:
-        """The best feasible samples by reward if there are `minimal_elites`, otherwise those of lowest cost."""
-        rows = ranking(scores)[: self.num_elites]  # feasible ones come first, by reward
-        enough = jnp.sum(scores.safe) >= self.minimal_elites
-        return rows, jnp.where(enough, scores.safe[rows], scores.finite[rows])
+    def judged(self, scores: Scores) -> Scores:
+        """Hard violations, then cost, then reward: feasible samples come first, by reward."""
+        return scores
+
+    def counts(self, scores: Scores) -> Bool[Array, "N"]:
+        """The feasible ones if there are `minimal_elites` of them, otherwise those of lowest cost."""
+        return jnp.where(jnp.sum(scores.safe) >= self.minimal_elites, scores.safe, scores.finite)

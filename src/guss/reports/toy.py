@@ -13,8 +13,7 @@ from guss.envs.toy import ToyLayout
 from guss.reports.style import new_figure, save_figure, style_of
 from guss.runs.toy import load_toy, safe_cells
 
-MEASURES = ("safe_plan_share", "coverage")
-PAPER_RIVALS = ("s-rs", "rcem", "cem")
+MEASURES = ("safe_plan_share", "coverage", "coverage_of_step")
 
 
 def layout_of(data: dict[str, Any]) -> ToyLayout:
@@ -41,7 +40,9 @@ def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -
             "seeds": len(seeds),
             "reached": int(reached.sum()),
             "reached_per_seed": reached.tolist(),
-            "first_reached_step_per_seed": [int(t) if r else None for t, r in zip((distance <= layout.goal_radius).argmax(0), reached, strict=True)],
+            "first_reached_step_per_seed": [
+                int(t) if r else None for t, r in zip((distance <= layout.goal_radius).argmax(0), reached, strict=True)
+            ],
             "cost_per_seed": record["cost"].sum(axis=0).tolist(),
             "mean_reward": float(record["reward"].mean()),
             "mean_reward_per_seed": _plain(record["reward"].mean(axis=0)),
@@ -51,7 +52,7 @@ def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -
             "seconds": round(float(record["seconds"]), 2),
             "compile_seconds": round(float(record["compile_seconds"]), 2),
         }
-        for measure in (*MEASURES, "coverage_so_far"):
+        for measure in MEASURES:
             values = record[measure]
             methods[name][measure] = float(values.mean())
             methods[name][f"{measure}_per_seed"] = _plain(values.mean(axis=0))
@@ -64,9 +65,7 @@ def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -
         "methods": methods,
         "p_values": {
             name: {
-                measure: metrics.rank_sum_p(
-                    records["guss"][measure].mean(axis=0), record[measure].mean(axis=0)
-                )
+                measure: metrics.rank_sum_p(records["guss"][measure].mean(axis=0), record[measure].mean(axis=0))
                 for measure in MEASURES
             }
             for name, record in records.items()
@@ -98,7 +97,9 @@ def draw_layout(axes: Any, layout: ToyLayout) -> None:
     from matplotlib.patches import Circle, Rectangle
 
     for x0, x1, y0, y1 in layout.unsafe:
-        axes.add_patch(Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor="#c9c9c9", edgecolor="#999999", hatch="//", lw=0))
+        axes.add_patch(
+            Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor="#c9c9c9", edgecolor="#999999", hatch="//", lw=0)
+        )
     axes.add_patch(Circle(layout.goal, layout.goal_radius, facecolor="#bfe5bf", edgecolor="#2a7d2a"))
     axes.plot(*layout.start, marker="s", color="black", markersize=5)
     edge = 0.02 * layout.size
@@ -116,12 +117,14 @@ def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarr
     world.annotate("start", layout.start, (4, -11), textcoords="offset points", fontsize=8)
     world.annotate("goal", layout.goal, (9, -3), textcoords="offset points", fontsize=8)
     for x0, x1, y0, y1 in layout.unsafe[:1]:
-        world.text((x0 + x1) / 2, (y0 + y1) / 2, "unsafe", ha="center", va="center", fontsize=9, backgroundcolor="#c9c9c9")
+        world.text(
+            (x0 + x1) / 2, (y0 + y1) / 2, "unsafe", ha="center", va="center", fontsize=9, backgroundcolor="#c9c9c9"
+        )
     world.set_title("(a) The world")
 
     panels = (
         (safe, "safe_plan_share", 100.0, "(b) Share of safe plans", "safe plans [%]"),
-        (coverage, "coverage", 100.0, "(c) Safe space visited by safe plans", "safe cells visited [%]"),
+        (coverage, "coverage", 100.0, "(c) Safe space explored by safe plans so far", "safe cells visited [%]"),
         (reward, "reward", 1.0, "(d) Reward per step", "reward"),
         (cost, "cost", 1.0, "(d) Cost per step", "share of seeds in an unsafe area"),
     )
@@ -146,7 +149,8 @@ def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarr
     legend.legend(handles, labels, loc="center", frameon=False, ncols=2, handlelength=3, fontsize=10)
     settings = data["config"]
     legend.set_title(
-        f"Mean over {seeds}, ± one standard deviation\n{settings['budget']} plans of {settings['horizon']} steps, perfect model",
+        f"Mean over {seeds}, ± one standard deviation\n"
+        f"{settings['budget']} plans of {settings['horizon']} steps, perfect model",
         fontsize=9,
     )
     return figure
@@ -171,7 +175,8 @@ def draw_trajectories(data: dict[str, Any], records: dict[str, dict[str, np.ndar
         distance = np.linalg.norm(paths - np.asarray(layout.goal), axis=-1)
         reached = int((distance <= layout.goal_radius).any(axis=0).sum())
         panel.set_title(
-            f"{style['label']}: goal {reached}/{paths.shape[1]}, {record['cost'].sum(0).mean():.1f} unsafe steps", fontsize=9
+            f"{style['label']}: goal {reached}/{paths.shape[1]}, {record['cost'].sum(0).mean():.1f} unsafe steps",
+            fontsize=9,
         )
     for panel in axes.ravel()[: len(records)]:
         panel.label_outer()

@@ -1,0 +1,59 @@
+"""Strict JAX, checked shapes: silent broadcasting and promotion are errors, every annotated shape is tested."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+install_import_hook("guss", "typecheck.check")
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+settings.register_profile("guss", max_examples=100, **COMMON)
+settings.load_profile("guss")
+
+
+@pytest.fixture
+def guss_command(tmp_path):
+    """Run the real command line in a folder of its own; returns the finished process."""
+
+    def run(*words, cwd=tmp_path, env=None, check=None, timeout=300):
+        process = subprocess.run(
+            [sys.executable, "-m", "guss", *map(str, words)],
+            cwd=cwd,
+            env=os.environ | {"COLUMNS": "120"} | (env or {}),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if check is not None:
+            assert process.returncode == check, process.stdout + process.stderr
+        return process
+
+    return run
+
+
+@pytest.fixture
+def record_result(request):
+    """Write what a long test saw to results/tests/<name>.json, with commit and command."""
+
+    def write(name, values):
+        from guss.runs.provenance import provenance
+
+        command = shlex.join(["make", "test-long"]) + f"  # {request.node.nodeid}"
+        folder = ROOT / "results" / "tests"
+        folder.mkdir(parents=True, exist_ok=True)
+        content = {"test": request.node.nodeid, "provenance": provenance(command), **values}
+        (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
+
+    return write

@@ -1,0 +1,75 @@
+"""Alg. 2–6 in plain Python: slow, obvious, one policy at a time. The compiled planner must agree with it."""
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Entry:
+    """What the collection keeps of a policy."""
+
+    policy: object
+    cell: int
+    hard: float
+    cost: float
+    reward: float
+    arrival: int
+
+
+class Collection:
+    """A_ME with the STORE, SELECT and final choice of the paper."""
+
+    def __init__(self, safety=True):
+        self.cells = {}
+        self.arrivals = 0
+        self.safety = safety  # False: Alg. 3, reward alone
+
+    def store(self, policy, cell, hard, cost, reward, finite):
+        """Alg. 5 (or Alg. 3): called for one policy after the other."""
+        new = Entry(policy, cell, hard if self.safety else 0, cost if self.safety else 0, reward, self.arrivals)
+        self.arrivals += 1
+        if not finite:
+            return
+        if cell not in self.cells:
+            self.cells[cell] = new
+            return
+        old = self.cells[cell]
+        if new.hard != old.hard:
+            replace = new.hard < old.hard
+        elif new.cost != old.cost:
+            replace = new.cost < old.cost
+        else:
+            replace = new.reward > old.reward
+        if replace:
+            self.cells[cell] = new
+
+    def eligible(self):
+        """Elites without cost, by arrival."""
+        free = [e for e in self.cells.values() if e.hard == 0 and e.cost == 0]
+        return sorted(free, key=lambda e: e.arrival)
+
+    def select(self, num, lots):
+        """Alg. 6, line 3: up to `num` elites; `lots[arrival]` is each one's random number, the highest are drawn."""
+        return sorted(self.eligible(), key=lambda e: -lots[e.arrival])[:num]
+
+    def best(self):
+        """Alg. 4, lines 16–17."""
+        entries = sorted(self.cells.values(), key=lambda e: e.arrival)
+        lowest_hard = [e for e in entries if e.hard == min(e.hard for e in entries)]
+        lowest_cost = [e for e in lowest_hard if e.cost == min(e.cost for e in lowest_hard)]
+        best = lowest_cost[0]
+        for entry in lowest_cost:
+            if entry.reward > best.reward:
+                best = entry
+        return best
+
+
+def walk(policy_act, start, areas, goal, size, horizon):
+    """ROLLOUT in the toy world in whole numbers: reward, cost and final position of one policy."""
+    x, y = start
+    reward, cost = 0, 0
+    for _ in range(horizon):
+        dx, dy = policy_act((x, y))
+        x, y = min(max(x + dx, 0), size), min(max(y + dy, 0), size)
+        reward -= (x - goal[0]) ** 2 + (y - goal[1]) ** 2
+        cost += any(x0 <= x <= x1 and y0 <= y <= y1 for x0, x1, y0, y1 in areas)
+    return reward, cost, (x, y)

@@ -1,0 +1,191 @@
+"""What every registered planner must do, for every kind of action. Registering a planner is enough to be tested."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from problems import ACTIONS, CHOICE, land_on_choice, looked_up, make_task
+from test_types import within
+
+from guss.models.oracle import Oracle
+from guss.planners import PLANNERS, make_planner
+from guss.planners.engine import Monitor, begin, plan, plan_one
+from guss.task import Constraint, with_params
+from guss.types import ContinuousActions
+
+NAMES = PLANNERS.names()
+BUDGET, HORIZON = 100, 5
+kinds = pytest.mark.parametrize("kind", ACTIONS)
+names = pytest.mark.parametrize("name", NAMES)
+
+
+def judging(*what):
+    return pytest.mark.parametrize("name", [n for n in NAMES if PLANNERS[n].item.judges in what])
+
+
+def solve(name, task, seed=0, budget=BUDGET, horizon=HORIZON):
+    planner = make_planner(name, task, horizon=horizon, budget=budget)
+    return plan(planner, Oracle.of(task), task, np.zeros(2), jax.random.key(seed))
+
+
+@names
+@kinds
+def test_actions_are_in_bounds_the_budget_is_spent_exactly_and_the_same_key_gives_the_same_plan(name, kind):
+    task = make_task(ACTIONS[kind])
+    for budget in (BUDGET, BUDGET + 3):
+        planner = make_planner(name, task, horizon=HORIZON, budget=budget)
+        assert sum(planner.schedule(budget)) == budget
+        result = solve(name, task, budget=budget)
+        assert int(result.diagnostics.evaluated) == budget
+        assert result.action.shape == task.actions.shape
+        assert result.action.dtype == task.actions.dtype
+        assert within(task.actions, result.action)
+        assert within(task.actions, result.trajectory.action)
+        again = solve(name, task, budget=budget)
+        assert jax.tree.all(jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b, equal_nan=True)), result, again))
+    shares = {float(solve(name, task, seed=seed).diagnostics.reward) for seed in (1, 2, 3)}
+    if kind == "continuous":
+        assert len(shares) == 3, "other keys must give other plans"
+
+
+@names
+@kinds
+def test_the_chosen_plan_is_worth_what_its_trajectory_says(name, kind):
+    task = make_task(ACTIONS[kind])
+    result = solve(name, task)
+    steps = result.trajectory
+    assert steps.next_obs.shape == (1, HORIZON, 2)
+    np.testing.assert_array_equal(steps.action[0, 0], result.action)
+    np.testing.assert_array_equal(steps.obs[0, 1:], steps.next_obs[0, :-1])
+    rewards = [float(task.reward(*(x[0, t] for x in steps))) for t in range(HORIZON)]
+    costs = [float(task.costs(*(x[0, t] for x in steps))[0]) for t in range(HORIZON)]
+    np.testing.assert_allclose(float(result.diagnostics.reward), sum(rewards), rtol=1e-5)
+    assert float(result.diagnostics.cost) == sum(costs)
+
+
+@names
+def test_jit_agrees_with_eager(name):
+    task = make_task(ACTIONS["discrete"])
+    planner = make_planner(name, task, horizon=2, budget=50)
+    args = (planner, Oracle.of(task), task, jnp.zeros(2), jax.random.key(0))
+    compiled = plan(*args)
+    with jax.disable_jit():
+        eager = plan_one(*args)
+    for a, b in zip(jax.tree.leaves(compiled), jax.tree.leaves(eager), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def choice_task(*, soft, hard=(0, 0, 0, 0), broken=(False,) * 4, reward=(0.0,) * 4):
+    """One choice of four for one step; everything is looked up by the choice."""
+    table = lambda values: with_params(looked_up, table=np.asarray(values, np.float32))  # noqa: E731
+    constraints = (Constraint("soft", table(soft)), Constraint("red_button", table(hard), hard=True))
+    step = with_params(land_on_choice, broken=np.asarray(broken))
+    return make_task(CHOICE, reward=table(reward), constraints=constraints, step=step, name="choice", fallback=3)
+
+
+@judging("cost")
+@pytest.mark.parametrize("seed", range(5))
+def test_when_nothing_is_safe_the_least_costly_plan_is_taken(name, seed):
+    task = choice_task(soft=(3, 1, 2, 4), reward=(9.0, 0.0, 5.0, 7.0))
+    result = solve(name, task, seed, horizon=1)
+    assert int(result.action) == 1
+    assert float(result.diagnostics.cost) == 1.0
+    assert float(result.diagnostics.safe_share) == 0.0
+
+
+@judging("cost")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_hard_violation_is_never_preferred_to_a_soft_one(name, seed):
+    task = choice_task(soft=(0, 4, 4, 0), hard=(1, 0, 0, 1), reward=(99.0, 1.0, 2.0, 99.0))
+    result = solve(name, task, seed, horizon=1)
+    assert int(result.action) == 2  # four times as costly, but no red button; and the better of the two
+    assert float(result.diagnostics.hard) == 0.0
+
+
+def crater(obs, action, next_obs):
+    return jnp.abs(next_obs[0]) < 0.05  # what lies between good plans is the worst
+
+
+def rim(obs, action, next_obs):
+    return 1.0
+
+
+@judging("cost")
+def test_a_hard_violation_between_two_soft_plans_is_never_chosen(name):
+    constraints = (Constraint("rim", rim), Constraint("crater", crater, hard=True))
+    task = make_task(ContinuousActions(low=(-1.0,), high=(1.0,)), reward=near_zero, constraints=constraints)
+    for seed in range(3):
+        assert float(solve(name, task, seed, horizon=1).diagnostics.hard) == 0.0
+
+
+def near_zero(obs, action, next_obs):
+    return -jnp.abs(next_obs[0])
+
+
+def broken_in_the_middle(obs, action, key):
+    return jnp.where(jnp.abs(action[0]) < 0.2, jnp.nan, obs + action[0])
+
+
+@judging("reward", "cost")
+def test_a_broken_prediction_between_two_good_plans_is_never_chosen(name):
+    actions = ContinuousActions(low=(-1.0,), high=(1.0,))
+    task = make_task(actions, reward=near_zero, constraints=(), step=broken_in_the_middle)
+    for seed in range(3):
+        result = solve(name, task, seed, horizon=1)
+        assert not bool(result.diagnostics.fallback)
+        assert abs(float(result.action[0])) >= 0.2
+
+
+@judging("cost")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_safe_plan_is_preferred_to_any_reward(name, seed):
+    task = choice_task(soft=(1, 1, 0, 1), reward=(1e6, 1e6, -1e6, 1e6))
+    assert int(solve(name, task, seed, horizon=1).action) == 2
+
+
+@judging("reward", "cost")
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_of_safe_plans_is_taken(name, seed):
+    task = choice_task(soft=(0, 0, 0, 0), reward=(1.0, 2.0, 4.0, 3.0))
+    assert int(solve(name, task, seed, horizon=1).action) == 2
+
+
+@judging("reward", "cost")
+@pytest.mark.parametrize("seed", range(5))
+def test_predictions_that_are_not_finite_are_never_chosen(name, seed):
+    task = choice_task(soft=(2, 0, 0, 2), reward=(0.0, 9.0, 9.0, 1.0), broken=(False, True, True, False))
+    result = solve(name, task, seed, horizon=1)
+    assert int(result.action) == 3  # the better of the two that can be predicted
+    assert not bool(result.diagnostics.fallback)
+    assert 0.0 < float(result.diagnostics.broken_share) < 1.0
+
+
+@judging("reward", "cost")
+def test_when_no_prediction_is_finite_the_fallback_is_taken_and_told(name):
+    result = solve(name, choice_task(soft=(0,) * 4, broken=(True,) * 4), horizon=1)
+    assert bool(result.diagnostics.fallback)
+    assert float(result.diagnostics.broken_share) == 1.0
+    assert float(result.diagnostics.safe_share) == 0.0
+    assert int(result.action) == 3
+
+
+@names
+def test_what_a_planner_remembers_keeps_its_structure(name):
+    task = make_task(ACTIONS["multi-discrete"])
+    planner = make_planner(name, task, horizon=HORIZON, budget=BUDGET)
+    search = begin(planner, Monitor(), jnp.zeros(2), jax.random.key(0), planner.first_memory())
+    shapes = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype), tree)  # noqa: E731
+    assert shapes(planner.memory(search.state)) == shapes(planner.first_memory())
+
+
+@names
+def test_planners_work_under_vmap_over_states_and_keys(name):
+    task = make_task(ACTIONS["continuous"])
+    planner = make_planner(name, task, horizon=HORIZON, budget=BUDGET)
+    keys = jax.random.split(jax.random.key(0), 3)
+    obs = jnp.asarray([[0.0, 0.0], [0.1, -0.2], [-1.0, 2.0]])
+    many = jax.jit(jax.vmap(lambda o, k: plan_one(planner, Oracle.of(task), task, o, k)))(obs, keys)
+    for i in range(3):
+        one = plan(planner, Oracle.of(task), task, obs[i], keys[i])
+        np.testing.assert_allclose(many.action[i], one.action, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(many.diagnostics.reward[i], one.diagnostics.reward, rtol=1e-4)
