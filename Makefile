@@ -23,8 +23,9 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP)
 	@$(BIN)/guss reproduce toy --preset quick --out runs
 
+# Most of the tests' time is compiling; without LLVM's optimisations it halves. Commands and long tests run as for users.
 test: $(STAMP)
-	@$(BIN)/python -m pytest -n 2 -m "not long"
+	@XLA_FLAGS="--xla_backend_optimization_level=0" $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long"
 
 test-long: $(STAMP)
 	@$(BIN)/python -m pytest -n 2 -m long

@@ -81,6 +81,12 @@ def test_every_descriptor_has_a_cell(value):
         assert int(cell) == (9 if value >= 1.0 else 0)
 
 
+def test_values_on_the_edge_of_a_cell_belong_to_the_one_that_begins_there():
+    grid = Grid((0.0,), (50.0,), (50,))
+    cells, _ = jax.jit(jax.vmap(grid.cell))(jnp.arange(50.0)[:, None])
+    assert cells.tolist() == list(range(50))
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

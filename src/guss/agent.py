@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
 from guss.errors import GussError
 from guss.planners.engine import Diagnostics, Monitor, plan_one
@@ -57,7 +57,7 @@ def _step(
 
 
 @jax.jit
-def _start_all(planner: Planner, task: Task, keys: PRNGKeyArray) -> Walk:
+def _start_all(planner: Planner, task: Task, keys: Key[Array, "S"]) -> Walk:
     return jax.vmap(partial(_start, planner, task))(keys)
 
 
@@ -75,7 +75,7 @@ def run_episodes(
     planner: Planner,
     model: Model,
     task: Task,
-    keys: PRNGKeyArray,
+    keys: Key[Array, "S"],
     *,
     steps: int | None = None,
     monitor: Monitor | None = None,

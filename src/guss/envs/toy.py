@@ -29,11 +29,11 @@ class ToyLayout:
     """A square world as data, so that you can draw your own; distances in steps."""
 
     size: float = 50.0
-    start: tuple[float, float] = (5.0, 5.0)
-    goal: tuple[float, float] = (45.0, 45.0)
+    start: tuple[float, ...] = (5.0, 5.0)
+    goal: tuple[float, ...] = (45.0, 45.0)
     goal_radius: float = 3.0
     """The goal counts as reached within this distance."""
-    unsafe: tuple[tuple[float, float, float, float], ...] = (
+    unsafe: tuple[tuple[float, ...], ...] = (
         (10.0, 40.0, 0.0, 40.0),
         (0.0, 2.0, 20.0, 50.0),
         (12.0, 40.0, 46.0, 50.0),

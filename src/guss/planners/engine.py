@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from guss import risk
 from guss.errors import GussError
@@ -55,7 +55,7 @@ class Search(NamedTuple):
     generation: Int[Array, ""]
     tally: Tally
     seen: PyTree
-    keys: PRNGKeyArray  # one per generation
+    keys: Key[Array, "generations"]
     key_model: PRNGKeyArray
 
 

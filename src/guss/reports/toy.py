@@ -100,7 +100,9 @@ def draw_layout(axes: Any, layout: ToyLayout) -> None:
         axes.add_patch(
             Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor="#c9c9c9", edgecolor="#999999", hatch="//", lw=0)
         )
-    axes.add_patch(Circle(layout.goal, layout.goal_radius, facecolor="#bfe5bf", edgecolor="#2a7d2a"))
+    axes.add_patch(
+        Circle((layout.goal[0], layout.goal[1]), layout.goal_radius, facecolor="#bfe5bf", edgecolor="#2a7d2a")
+    )
     axes.plot(*layout.start, marker="s", color="black", markersize=5)
     edge = 0.02 * layout.size
     axes.set(xlim=(-edge, layout.size + edge), ylim=(-edge, layout.size + edge), aspect="equal", xlabel="x", ylabel="y")
