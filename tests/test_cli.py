@@ -202,8 +202,7 @@ TOY = ("--seeds", "1", "--steps", "2", "--horizon", "2", "--budget", "30")
 def test_a_planner_in_a_file_of_ones_own_works_by_decorator(guss_command, tmp_path):
     write(tmp_path, "my_planner.py", PLANNER)
     found = json.loads(guss_command("list", "--json", "--plugin", "my_planner.py", check=0).stdout)
-    mine = found["planners"][-1] if found["planners"][-1]["name"] == "stay" else found["planners"][0]
-    assert mine["name"] == "stay"
+    (mine,) = [p for p in found["planners"] if p["name"] == "stay"]
     assert mine["summary"] == "Always the same action."
     assert mine["settings"] == {"value": {"default": 0, "help": "the action to repeat"}}
     words = ("plan", "--method", "stay", "--plugin", "my_planner", "--set", "value=1", "--horizon", "4", "--json")

@@ -126,7 +126,7 @@ def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarr
 
     panels = (
         (safe, "safe_plan_share", 100.0, "(b) Share of safe plans", "safe plans [%]"),
-        (coverage, "coverage", 100.0, "(c) Safe space explored by safe plans so far", "safe cells visited [%]"),
+        (coverage, "coverage", 100.0, "(c) Safe space explored so far", "safe cells visited by safe plans [%]"),
         (reward, "reward", 1.0, "(d) Reward per step", "reward"),
         (cost, "cost", 1.0, "(d) Cost per step", "share of seeds in an unsafe area"),
     )
@@ -140,10 +140,10 @@ def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarr
             if measure != "reward":
                 low, high = low.clip(0.0), high.clip(max=factor)
             panel.fill_between(steps, low, high, color=style["color"], alpha=0.15, lw=0)
-            panel.plot(steps, mean, lw=1.6, **style)
+            panel.plot(steps, mean, lw=1.6, zorder=3 if name == "guss" else 2, **style)
         panel.set(title=title, xlabel="step of the episode", ylabel=unit, xlim=(1, len(mean)))
         if measure != "reward":
-            panel.set_ylim(0.0, factor * 1.02)
+            panel.set_ylim(-0.02 * factor, 1.02 * factor)  # lines at zero stay visible
 
     handles, labels = safe.get_legend_handles_labels()
     legend.axis("off")

@@ -1,0 +1,38 @@
+"""A planner of your own in one file: constant actions, the safest first, then the best.
+
+guss plan --plugin examples/own_planner.py --method hold
+guss reproduce toy --plugin examples/own_planner.py --methods guss hold --seeds 2
+"""
+
+import jax.numpy as jnp
+
+from guss import Planner, register_planner, setting
+from guss.risk import best_index
+
+
+@register_planner("hold", paper="not in the paper")
+class Hold(Planner):
+    """Holds one random action for the whole plan; takes the safest, then the best."""
+
+    judges = "cost"  # so the contract tests hold it to what safe planners promise
+
+    repeats: int = setting(1, "steps for which the action is held before a second one takes over")
+
+    def schedule(self, budget):
+        return (budget,)  # one generation
+
+    def init(self, key, obs, memory):
+        actions = self.interface.actions
+        return jnp.zeros((2, *actions.shape), actions.dtype)
+
+    def ask(self, state, key, num):
+        return self.interface.actions.sample(key, (num, 2))
+
+    def act(self, candidate, obs, t):
+        return jnp.where(t < self.repeats, candidate[0], candidate[1])
+
+    def tell(self, state, candidates, scores):
+        return candidates[best_index(scores)]
+
+    def best(self, state):
+        return state

@@ -1,0 +1,89 @@
+"""What README and docs say is run: Python blocks, commands, links, numbers."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def blocks(language):
+    for page in PAGES:
+        for i, match in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)):
+            yield pytest.param(match, id=f"{page.name}-{i}")
+
+
+def commands():
+    for param in blocks("bash"):
+        for line in param.values[0].splitlines():
+            words = shlex.split(line, comments=True)
+            if words and words[0] == "guss":
+                yield pytest.param(words[1:], id=" ".join(words))
+
+
+@pytest.mark.parametrize("code", list(blocks("python")))
+def test_python_blocks_run(code):
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.parametrize("words", list(commands()))
+def test_commands_exist_and_the_short_ones_run(words, guss_command, tmp_path):
+    from guss.cli import parse
+
+    parse(words)
+    if words[0] in ("list", "plan"):
+        guss_command(*words, cwd=ROOT, check=0)
+    elif "--plugin" in words:
+        guss_command(*words, "--steps", "2", "--horizon", "3", "--out", tmp_path, cwd=ROOT, check=0)
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for page in PAGES:
+        for target in re.findall(r"^make ([a-z-]+)", page.read_text(), re.MULTILINE):
+            assert f"\n{target}:" in makefile, f"{page.name} names make {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_readme_table_shows_the_stored_results():
+    summary = json.loads((ROOT / "results" / "toy" / "summary.json").read_text())
+    rows = re.findall(r"^\| \**([a-z-]+)\** \| (\d+)/(\d+) \| ([\d.]+) \| ([\d.]+) % \| ([\d.]+) % \|$",
+                      (ROOT / "README.md").read_text(), re.MULTILINE)  # fmt: skip
+    assert {row[0] for row in rows} == set(summary["methods"])
+    for name, reached, seeds, unsafe, safe, coverage in rows:
+        m = summary["methods"][name]
+        assert (int(reached), int(seeds)) == (m["reached"], m["seeds"])
+        assert float(unsafe) == round(sum(m["cost_per_seed"]) / m["seeds"], 1)
+        assert float(safe) == round(100 * m["safe_plan_share"], 1)
+        assert float(coverage) == round(100 * m["coverage"], 1)
+
+
+def test_the_stored_toy_results_can_be_rebuilt_from_their_records():
+    from guss.reports.toy import summarise
+    from guss.runs.toy import load_toy
+
+    home = ROOT / "results" / "toy"
+    rebuilt = json.loads(json.dumps(summarise(*load_toy(home))))
+    assert rebuilt == json.loads((home / "summary.json").read_text())
+
+
+def test_the_project_speaks_of_itself_alone():
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    foreign = re.compile("|".join(["/" + "root/", "/" + "work/", "/" + "tmp/bash", "pypi" + r"\.org", "/" + "home/"]))
+    for name in tracked:
+        path = ROOT / name
+        if path.suffix in {".py", ".md", ".toml", ".json", ".txt", ".svg", ""} and path.is_file():
+            found = foreign.search(path.read_text(errors="ignore"))
+            assert not found, f"{name}: {found.group()}"
