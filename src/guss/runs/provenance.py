@@ -1,0 +1,45 @@
+"""Where a result comes from: command, commit, versions, machine."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import guss
+
+
+def provenance(command: str) -> dict[str, Any]:
+    """A record to store beside a result."""
+    return {
+        "command": command,
+        "commit": _commit(),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "versions": {"guss": guss.__version__, "python": platform.python_version()}
+        | {name: version(name) for name in ("jax", "jaxlib", "equinox", "numpy", "scipy", "gymnasium")},
+        "machine": {"cpu": _cpu(), "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()}
+        | {"system": f"{platform.system()} {platform.machine()}"},
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the sources, "-dirty" if they were changed since; None outside a checkout of guss."""
+    here = Path(__file__).resolve().parent
+    git = lambda *words: subprocess.run(["git", *words], cwd=here, capture_output=True, text=True)  # noqa: E731
+    try:
+        if git("ls-files", "--error-unmatch", "provenance.py").returncode != 0:
+            return None
+        changed = git("status", "--porcelain", "--", "../../../src", "../../../experiments").stdout.strip()
+        return git("rev-parse", "HEAD").stdout.strip() + ("-dirty" if changed else "")
+    except FileNotFoundError:  # no git on this machine
+        return None
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,37 @@
+"""How long JAX spent compiling, so that it can be told apart from the time spent running."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import jax.monitoring
+
+_COMPILED = "/jax/core/compile/backend_compile_duration"  # compiled, or fetched from the persistent cache
+_LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+
+
+class CompileClock:
+    """Within `with CompileClock() as clock:`, `clock.seconds` adds up lowering and compiling.
+
+    `clock.programs` counts the programs that had to be compiled or fetched from the persistent cache.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.programs = 0
+
+    def _listen(self, event: str, duration_secs: float, **_: Any) -> None:
+        if event in (_COMPILED, _LOWERED):
+            self.seconds += duration_secs
+        if event == _COMPILED:
+            self.programs += 1
+
+    def __enter__(self) -> CompileClock:
+        jax.monitoring.register_event_duration_secs_listener(self._listen)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        jax.monitoring.unregister_event_duration_listener(self._listen)

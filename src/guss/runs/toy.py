@@ -1,0 +1,219 @@
+"""The exploration experiment of Sec. 5.1: every planner, one episode per seed, a perfect model. Stores records only.
+
+    DIR/toy/config.json              settings, layout, where it came from
+    DIR/toy/records/<method>.npz     what happened, arrays [T, S, …]
+
+An interrupted experiment goes on where it stopped: methods whose record is there are not run again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
+
+from guss.agent import run_episodes
+from guss.envs.toy import CELLS, ToyLayout, toy_task
+from guss.errors import GussError
+from guss.models.oracle import Oracle
+from guss.planners import make_planner
+from guss.planners.engine import Monitor
+from guss.runs.timing import CompileClock
+from guss.types import Planner, Rollout, Scores
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class ToyConfig:
+    """Everything that decides the outcome."""
+
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    steps: int
+    horizon: int
+    budget: int
+    settings: dict[str, dict[str, Any]]
+    layout: ToyLayout = ToyLayout()
+
+    def __post_init__(self) -> None:
+        for name in ("methods", "seeds"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise GussError(f"the toy experiment needs {name}, each once, got {list(values)}")
+        if self.steps < 1:
+            raise GussError(f"an episode needs at least 1 step, got {self.steps}")
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+
+# ------------------------------------------------------------------------------------------------------ coverage
+
+
+def cell_rows(positions: Array, size: Array) -> Array:
+    """Cells of the 50 × 50 coverage grid in which positions lie; the far walls belong to the last cells."""
+    index = jnp.clip(jnp.floor(positions * CELLS[0] / size), 0, CELLS[0] - 1).astype(jnp.int32)
+    return index[..., 0] * CELLS[1] + index[..., 1]
+
+
+def safe_cells(layout: ToyLayout) -> np.ndarray:
+    """Which cells of the coverage grid hold a safe position (of those reached in whole steps from the start)."""
+    steps = np.arange(-np.ceil(layout.size), np.ceil(layout.size) + 1)
+    axes = [np.unique(np.clip(layout.start[i] + steps, 0, layout.size)) for i in (0, 1)]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
+    a = layout.areas()
+    x, y = points[:, :1], points[:, 1:]
+    unsafe = ((x >= a[None, :, 0]) & (x <= a[None, :, 1]) & (y >= a[None, :, 2]) & (y <= a[None, :, 3])).any(1)
+    safe = np.zeros(CELLS[0] * CELLS[1], bool)
+    safe[np.asarray(cell_rows(jnp.asarray(points[~unsafe], jnp.float32), jnp.float32(layout.size)))] = True
+    return safe
+
+
+class CoverageMonitor(Monitor):
+    """Marks the cells that the safe plans of one step pass through."""
+
+    size: Array
+
+    def init(self) -> Bool[Array, "cells"]:
+        """Nothing visited."""
+        return jnp.zeros((CELLS[0] * CELLS[1],), bool)
+
+    def update(self, seen: Bool[Array, "cells"], rollouts: Rollout, scores: Scores) -> Bool[Array, "cells"]:
+        """Add the cells of this generation's safe plans."""
+        cells = cell_rows(rollouts.next_obs[:, 0], self.size)  # [N, H]
+        nowhere = CELLS[0] * CELLS[1]
+        cells = jnp.where(scores.safe[:, None], cells, nowhere)
+        return seen.at[cells.ravel()].set(True, mode="drop")
+
+
+# ------------------------------------------------------------------------------------------------------ the run
+
+
+def toy_planner(config: ToyConfig, method: str) -> Planner:
+    """A method's planner with the experiment's settings."""
+    settings = config.settings.get(method, {})
+    task = toy_task(config.layout)
+    return make_planner(method, task, horizon=config.horizon, budget=config.budget, **settings)
+
+
+def run_method(config: ToyConfig, method: str, on_step: Callable[[int], Any] | None = None) -> dict[str, np.ndarray]:
+    """One method, all seeds at once; arrays [T, S, …]."""
+    task = toy_task(config.layout)
+    planner = toy_planner(config, method)
+    keys = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), 0))(jnp.asarray(config.seeds, jnp.int32))
+    started = time.perf_counter()
+    with CompileClock() as clock:
+        episodes = run_episodes(
+            planner,
+            Oracle.of(task),
+            task,
+            keys,
+            steps=config.steps,
+            monitor=CoverageMonitor(jnp.asarray(config.layout.size, jnp.float32)),
+            steps_per_call=next(n for n in range(max(1, config.steps // 10), 0, -1) if config.steps % n == 0),
+            on_progress=on_step,
+        )
+    seconds = time.perf_counter() - started
+    safe = safe_cells(config.layout)
+    visited = np.asarray(episodes.seen)
+    moves = episodes.transition
+    return {
+        "position": np.concatenate([np.asarray(moves.obs[:1]), np.asarray(moves.next_obs)]),  # [T + 1, S, 2]
+        "reward": np.asarray(moves.reward),
+        "cost": np.asarray(moves.cost).sum(-1),
+        "safe_plan_share": np.asarray(episodes.diagnostics.safe_share),
+        # "Total amount of the safe space explored" (Fig. 2c): by all steps so far, and by each step's plans alone.
+        "coverage": (np.logical_or.accumulate(visited, axis=0) & safe).sum(-1) / safe.sum(),
+        "coverage_of_step": (visited & safe).sum(-1) / safe.sum(),
+        "evaluated": np.asarray(episodes.diagnostics.evaluated),
+        "occupancy": np.asarray(episodes.diagnostics.occupancy),
+        "fallback": np.asarray(episodes.diagnostics.fallback),
+        "seconds": np.asarray(seconds),
+        "compile_seconds": np.asarray(clock.seconds),
+    }
+
+
+def run_toy(
+    config: ToyConfig,
+    folder: Path,
+    origin: dict[str, Any],
+    on_method: Callable[[str, bool], Any] | None = None,
+    on_step: Callable[[int], Any] | None = None,
+) -> Path:
+    """Run all methods and store their records under `folder`/toy; returns that folder.
+
+    `on_method(name, stored)` is told before each method, with whether its record is there already.
+    """
+    for method in config.methods:  # a bad setting of the last method must not cost the time of the first
+        toy_planner(config, method)
+    home = folder / "toy"
+    records = home / "records"
+    done = home / "summary.json"
+    written = home / "config.json"
+    going_on = written.exists() and not done.exists() and _same_run(written, config, origin)
+    if not going_on:
+        for stale in (done, *records.glob("*.npz")):
+            stale.unlink(missing_ok=True)
+        records.mkdir(parents=True, exist_ok=True)
+        data = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin}
+        _write_atomically(written, (json.dumps(data, indent=2) + "\n").encode())
+    for method in config.methods:
+        path = records / f"{method}.npz"
+        stored = path.exists()
+        if on_method is not None:
+            on_method(method, stored)
+        if not stored:
+            arrays = run_method(config, method, on_step)
+            temporary = path.with_suffix(".partial")
+            with temporary.open("wb") as file:
+                np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+            os.replace(temporary, path)
+    return home
+
+
+def _same_run(path: Path, config: ToyConfig, origin: dict[str, Any]) -> bool:
+    """Whether an unfinished experiment in this folder has the same settings and came from the same program."""
+    try:
+        data = json.loads(path.read_text())
+        same_source = all(data["provenance"][k] == origin[k] for k in ("commit", "versions"))
+        return bool(data["schema"] == SCHEMA and data["config"] == config.to_json() and same_source)
+    except (json.JSONDecodeError, KeyError, TypeError):
+        return False
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    temporary = path.with_suffix(".partial")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+
+
+def load_toy(home: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+    """The stored config and records of an experiment folder, methods in the order they were asked for."""
+    try:
+        data = json.loads((home / "config.json").read_text())
+        methods = data["config"]["methods"]
+        if data["schema"] != SCHEMA:
+            raise GussError(f"{home} was written with schema {data['schema']}, this version of guss reads {SCHEMA}")
+    except (OSError, json.JSONDecodeError, KeyError) as error:
+        raise GussError(f"{home} holds no toy experiment that can be read: {error}") from error
+    records = {}
+    for method in methods:
+        try:
+            with (home / "records" / f"{method}.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                records[method] = dict(arrays)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise GussError(f"the record of {method!r} in {home} cannot be read: {error}") from error
+    return data, records
