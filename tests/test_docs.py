@@ -77,6 +77,7 @@ def test_the_stored_toy_results_can_be_rebuilt_from_their_records():
     home = ROOT / "results" / "toy"
     rebuilt = json.loads(json.dumps(summarise(*load_toy(home))))
     assert rebuilt == json.loads((home / "summary.json").read_text())
+    assert re.fullmatch("[0-9a-f]{40}", rebuilt["provenance"]["commit"]), "results come from a commit, not from changes"
 
 
 def test_the_project_speaks_of_itself_alone():
