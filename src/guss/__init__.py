@@ -15,7 +15,11 @@ __version__ = "0.1.0"
 
 # ---------------------------------------------------------------------------------------------- Gymnasium's registry
 
-_GYM_IDS = {"guss/SafeToy-v0": ("guss.envs.toy:SafeToyEnv", 100)}
+_GYM_IDS = {
+    "guss/SafeToy-v0": ("guss.envs.toy:SafeToyEnv", 100),
+    "guss/SafePendulum-v0": ("guss.envs.pendulum:SafePendulumEnv", 200),
+    "guss/SafeAcrobot-v0": ("guss.envs.acrobot:SafeAcrobotEnv", 200),
+}
 
 
 def _register_gym_ids() -> None:

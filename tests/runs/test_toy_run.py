@@ -80,7 +80,21 @@ def test_an_interrupted_experiment_goes_on_and_a_finished_one_starts_anew(tmp_pa
 
 
 def test_a_killed_process_loses_at_most_the_method_under_way(tmp_path):
-    words = ["--methods", "rs", "s-rs", "random", "guss", "--seeds", "1", "--steps", "20", "--horizon", "4", "--budget", "50"]
+    words = [
+        "--methods",
+        "rs",
+        "s-rs",
+        "random",
+        "guss",
+        "--seeds",
+        "1",
+        "--steps",
+        "20",
+        "--horizon",
+        "4",
+        "--budget",
+        "50",
+    ]
     command = [sys.executable, "-m", "guss", "reproduce", "toy", *words, "--out", str(tmp_path)]
     environment = os.environ | {"GUSS_CACHE_DIR": "off"}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
@@ -97,14 +111,19 @@ def test_a_killed_process_loses_at_most_the_method_under_way(tmp_path):
     assert again.returncode == 0, again.stderr
     assert "rs (1/4): from the interrupted run" in again.stderr
     assert first.read_bytes() == kept
-    assert set(json.loads((tmp_path / "toy" / "summary.json").read_text())["methods"]) == {"rs", "s-rs", "random", "guss"}
+    assert set(json.loads((tmp_path / "toy" / "summary.json").read_text())["methods"]) == {
+        "rs",
+        "s-rs",
+        "random",
+        "guss",
+    }
 
 
 def test_bad_records_are_told(tmp_path):
     home = run_toy(config("rs"), tmp_path, ORIGIN)
     record = home / "records" / "rs.npz"
     record.write_bytes(record.read_bytes()[:100])
-    with pytest.raises(GussError, match="record of 'rs'.*cannot be read"):
+    with pytest.raises(GussError, match=r"record of 'rs'.*cannot be read"):
         load_toy(home)
     (home / "config.json").write_text("{")
     with pytest.raises(GussError, match="holds no toy experiment"):

@@ -17,7 +17,9 @@ class EnvSpec:
     make_task: Callable[..., Task]
 
 
-ENVS: Registry[EnvSpec] = Registry("environment", "guss.envs", ("guss.envs.toy",))
+ENVS: Registry[EnvSpec] = Registry(
+    "environment", "guss.envs", ("guss.envs.toy", "guss.envs.pendulum", "guss.envs.acrobot")
+)
 
 
 def make_task(name: str, **options: object) -> Task:

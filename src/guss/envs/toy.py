@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from guss.envs import ENVS, EnvSpec
+from guss.envs.drawing import Canvas
 from guss.errors import GussError, UnknownNameError
 from guss.task import Constraint, Grid, Task, with_params
 from guss.types import DiscreteActions, Observations, Rollout
@@ -243,26 +244,19 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return draw_world(self.layout, np.stack(self._path))
 
 
-def draw_world(layout: ToyLayout, path: np.ndarray, pixels: int = 500) -> np.ndarray:
-    """The layout and a path [steps, 2] as an RGB picture, y upwards."""
-    scale = layout.size / (pixels - 1)
-    x = np.arange(pixels)[None, :] * scale
-    y = np.arange(pixels)[::-1][:, None] * scale
-    image = np.full((pixels, pixels, 3), 255, np.uint8)
-    for x0, x1, y0, y1 in layout.areas():
-        image[(x >= x0) & (x <= x1) & (y >= y0) & (y <= y1)] = (190, 190, 190)
-
-    def dot(centre: np.ndarray, radius: float, colour: tuple[int, int, int]) -> None:
-        image[(x - centre[0]) ** 2 + (y - centre[1]) ** 2 <= radius**2] = colour
-
-    unit = layout.size / 50.0
-    dot(np.asarray(layout.goal), layout.goal_radius, (198, 235, 198))
-    dot(np.asarray(layout.goal), 0.8 * unit, (44, 160, 44))
-    dot(np.asarray(layout.start), 0.8 * unit, (80, 80, 80))
+def draw_world(layout: ToyLayout, path: np.ndarray) -> np.ndarray:
+    """The layout and a path [steps, 2] as an RGB picture."""
+    canvas = Canvas(0.0, layout.size)
     areas = layout.areas()
+    for x0, x1, y0, y1 in areas.tolist():
+        canvas.rectangle(x0, x1, y0, y1, (190, 190, 190))
+    unit = layout.size / 50.0
+    canvas.disc(np.asarray(layout.goal), layout.goal_radius, (198, 235, 198))
+    canvas.disc(np.asarray(layout.goal), 0.8 * unit, (44, 160, 44))
+    canvas.disc(np.asarray(layout.start), 0.8 * unit, (80, 80, 80))
     for point in path:
-        px, py = point
-        unsafe = ((px >= areas[:, 0]) & (px <= areas[:, 1]) & (py >= areas[:, 2]) & (py <= areas[:, 3])).any()
-        dot(point, 0.35 * unit, (214, 39, 40) if unsafe else (31, 119, 180))
-    dot(path[-1], 0.9 * unit, (31, 60, 136))
-    return image
+        x, y = point
+        unsafe = ((x >= areas[:, 0]) & (x <= areas[:, 1]) & (y >= areas[:, 2]) & (y <= areas[:, 3])).any()
+        canvas.disc(point, 0.35 * unit, (214, 39, 40) if unsafe else (31, 119, 180))
+    canvas.disc(path[-1], 0.9 * unit, (31, 60, 136))
+    return canvas.image

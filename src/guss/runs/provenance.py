@@ -21,7 +21,10 @@ def provenance(command: str) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "versions": {"guss": guss.__version__, "python": platform.python_version()}
         | {name: version(name) for name in ("jax", "jaxlib", "equinox", "numpy", "scipy", "gymnasium")},
-        "machine": {"cpu": _cpu(), "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()}
+        "machine": {
+            "cpu": _cpu(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        }
         | {"system": f"{platform.system()} {platform.machine()}"},
     }
 
@@ -41,5 +44,9 @@ def _commit() -> str | None:
 
 def _cpu() -> str:
     info = Path("/proc/cpuinfo")
-    names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
+    names = (
+        [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        if info.exists()
+        else []
+    )
     return names[0] if names else platform.processor() or platform.machine()

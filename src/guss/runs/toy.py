@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from guss.agent import run_episodes
-from guss.envs.toy import CELLS, ToyLayout, toy_task
+from guss.envs.toy import CELLS, PAPER_LAYOUT, ToyLayout, toy_task
 from guss.errors import GussError
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
@@ -45,7 +45,7 @@ class ToyConfig:
     horizon: int
     budget: int
     settings: dict[str, dict[str, Any]]
-    layout: ToyLayout = ToyLayout()
+    layout: ToyLayout = PAPER_LAYOUT
 
     def __post_init__(self) -> None:
         for name in ("methods", "seeds"):

@@ -1,0 +1,211 @@
+"""Safe Pendulum (appendix A.1): swing up without crossing the unsafe angles, 20° to 30° on one side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from guss.envs import ENVS, EnvSpec
+from guss.envs.drawing import INK, UNSAFE, Canvas
+from guss.errors import GussError, UnknownNameError
+from guss.task import Constraint, Grid, Task, with_params
+from guss.types import ContinuousActions, Observations, Rollout
+
+GRAVITY, MASS, LENGTH, DT = 10.0, 1.0, 1.0, 0.05
+MAX_SPEED, MAX_TORQUE = 8.0, 2.0
+UNSAFE_DEGREES = (20.0, 30.0)
+EPISODE_LENGTH = 200
+STARTS = ("anywhere", "hanging")
+
+
+# ----------------------------------------------------------------------------------------------- the Task, in JAX
+
+
+def angle_of(obs: Float[Array, "3"]) -> Float[Array, ""]:
+    """θ in (−π, π], 0 upright."""
+    return jnp.arctan2(obs[1], obs[0])
+
+
+def pendulum_step(obs: Float[Array, "3"], action: Float[Array, "1"], key: PRNGKeyArray) -> Float[Array, "3"]:
+    """Gymnasium's Pendulum-v1."""
+    angle, speed = angle_of(obs), obs[2]
+    torque = jnp.clip(action[0], -MAX_TORQUE, MAX_TORQUE)
+    push = 3 * GRAVITY / (2 * LENGTH) * jnp.sin(angle) + 3.0 / (MASS * LENGTH**2) * torque
+    speed = jnp.clip(speed + push * DT, -MAX_SPEED, MAX_SPEED)
+    angle = angle + speed * DT
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle), speed])
+
+
+def pendulum_reset(key: PRNGKeyArray) -> Float[Array, "3"]:
+    """Gymnasium's: any angle, speed in [−1, 1]."""
+    angle, speed = jax.random.uniform(key, (2,), minval=-1.0) * jnp.asarray([np.pi, 1.0], jnp.float32)
+    return jnp.stack([jnp.cos(angle), jnp.sin(angle), speed])
+
+
+def hanging_reset(key: PRNGKeyArray) -> Float[Array, "3"]:
+    """Hanging down, nearly at rest."""
+    angle, speed = jax.random.uniform(key, (2,), minval=-0.1, maxval=0.1)
+    return jnp.stack([-jnp.cos(angle), -jnp.sin(angle), speed])
+
+
+def pendulum_reward(obs: Float[Array, "3"], action: Float[Array, "1"], next_obs: Float[Array, "3"]) -> Float[Array, ""]:
+    """r = −(θ² + 0.1·θ̇² + 0.001·a²) of the state acted in."""
+    return -(angle_of(obs) ** 2 + 0.1 * obs[2] ** 2 + 0.001 * action[0] ** 2)
+
+
+def pendulum_cost(
+    obs: Float[Array, "3"], action: Float[Array, "1"], next_obs: Float[Array, "3"], low: Array, high: Array
+) -> Array:
+    """1 if the angle reached is between `low` and `high` (radians)."""
+    angle = angle_of(next_obs)
+    return (angle >= low) & (angle <= high)
+
+
+def pendulum_descriptor(rollout: Rollout) -> Float[Array, "2"]:
+    """θ at half of the plan and at its end."""
+    half = max(rollout.next_obs.shape[0] // 2 - 1, 0)
+    return jnp.stack([angle_of(rollout.next_obs[half]), angle_of(rollout.next_obs[-1])])
+
+
+def pendulum_task(start: str = "anywhere") -> Task:
+    """Safe Pendulum as a pure Task; `start` is "anywhere" or "hanging"."""
+    if start not in STARTS:
+        raise UnknownNameError("start", start, STARTS)
+    low, high = np.deg2rad(UNSAFE_DEGREES)
+    return Task(
+        name="safe-pendulum",
+        observations=Observations(low=(-1.0, -1.0, -MAX_SPEED), high=(1.0, 1.0, MAX_SPEED)),
+        actions=ContinuousActions(low=(-MAX_TORQUE,), high=(MAX_TORQUE,)),
+        reward=pendulum_reward,
+        constraints=(Constraint("unsafe_angle", with_params(pendulum_cost, low=low, high=high)),),
+        descriptor=pendulum_descriptor,
+        grid=Grid(low=(-np.pi, -np.pi), high=(np.pi, np.pi), cells=(50, 50)),
+        episode_length=EPISODE_LENGTH,
+        step=pendulum_step,
+        reset=pendulum_reset if start == "anywhere" else hanging_reset,
+        policy_inputs=(np.zeros(3), np.ones(3)),  # as they are
+    )
+
+
+ENVS.add(
+    "safe-pendulum",
+    EnvSpec("guss/SafePendulum-v0", pendulum_task),
+    summary="Pendulum swing-up; angles from 20° to 30° are unsafe.",
+    paper="Sec. 5.2, app. A.1",
+    origin=__name__,
+)
+
+
+# ------------------------------------------------------------------------------------------- the Gymnasium class
+
+
+class SafePendulumEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Swing a pendulum up and hold it there without passing through the unsafe angles.
+
+    ## Action space
+    `Box(-2, 2, (1,), float32)`: torque on the joint.
+
+    ## Observation space
+    `Box([-1, -1, -8], [1, 1, 8], (3,), float32)`: cos θ, sin θ and angular speed; θ = 0 is upright.
+
+    ## Reward
+    −(θ² + 0.1·θ̇² + 0.001·torque²) of the state acted in, θ in [−π, π].
+
+    ## Cost
+    `info["cost"]` is 1.0 when the angle reached lies in [20°, 30°], else 0.0; `info["costs"]` holds it by name. An
+    unsafe step never ends the episode.
+
+    ## Starting state
+    θ uniform in [−π, π], speed uniform in [−1, 1], as Pendulum-v1; with `start="hanging"`, near hanging at rest.
+    `reset(options={"start": "hanging"})` chooses for one episode, `options={"state": (θ, θ̇)}` sets the state.
+
+    ## Episode end
+    Truncated after 200 steps; never terminated.
+
+    ## Version history
+    v0: first version; dynamics of Gymnasium's Pendulum-v1.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
+
+    def __init__(self, start: str = "anywhere", render_mode: str | None = None) -> None:
+        if start not in STARTS:
+            raise UnknownNameError("start", start, STARTS)
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise UnknownNameError("render mode", str(render_mode), self.metadata["render_modes"])
+        self.start, self.render_mode = start, render_mode
+        top = np.asarray([1.0, 1.0, MAX_SPEED], np.float32)
+        self.observation_space = gymnasium.spaces.Box(-top, top, dtype=np.float32)
+        self.action_space = gymnasium.spaces.Box(-MAX_TORQUE, MAX_TORQUE, (1,), np.float32)
+        self._state: np.ndarray | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """A new start."""
+        super().reset(seed=seed)
+        options = options or {}
+        start = options.get("start", self.start)
+        if start not in STARTS:
+            raise UnknownNameError("start", str(start), STARTS)
+        if start == "anywhere":
+            self._state = self.np_random.uniform([-np.pi, -1.0], [np.pi, 1.0])
+        else:
+            self._state = np.asarray([np.pi, 0.0]) + self.np_random.uniform(-0.1, 0.1, 2)
+        if "state" in options:
+            self._state = np.asarray(options["state"], float)
+            if self._state.shape != (2,) or not np.isfinite(self._state).all():
+                raise GussError(f"reset option 'state' must be (angle, speed), got {options['state']!r}")
+        return self._obs(), {"cost": 0.0, "costs": {"unsafe_angle": 0.0}}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One step of 0.05 s."""
+        if self._state is None:
+            raise GussError("SafePendulumEnv.step() was called before reset()")
+        torque = float(np.clip(_one_number(action), -MAX_TORQUE, MAX_TORQUE))
+        angle, speed = self._state
+        wrapped = (angle + np.pi) % (2 * np.pi) - np.pi
+        reward = -float(wrapped**2 + 0.1 * speed**2 + 0.001 * torque**2)
+        push = 3 * GRAVITY / (2 * LENGTH) * np.sin(angle) + 3.0 / (MASS * LENGTH**2) * torque
+        speed = np.clip(speed + push * DT, -MAX_SPEED, MAX_SPEED)
+        self._state = np.asarray([angle + speed * DT, speed])
+        reached = np.rad2deg((self._state[0] + np.pi) % (2 * np.pi) - np.pi)
+        cost = float(UNSAFE_DEGREES[0] <= reached <= UNSAFE_DEGREES[1])
+        return self._obs(), reward, False, False, {"cost": cost, "costs": {"unsafe_angle": cost}}
+
+    def _obs(self) -> np.ndarray:
+        assert self._state is not None
+        angle, speed = self._state
+        return np.asarray([np.cos(angle), np.sin(angle), speed], np.float32)
+
+    def render(self) -> np.ndarray | None:
+        """The pendulum, 500 × 500 pixels, unsafe angles red."""
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() needs render_mode='rgb_array', given when the environment is made")
+            return None
+        if self._state is None:
+            raise GussError("SafePendulumEnv.render() was called before reset()")
+        return draw_pendulum(float(self._state[0]))
+
+
+def _one_number(action: Any) -> float:
+    values = np.asarray(action, float).reshape(-1)
+    if values.shape != (1,) or not np.isfinite(values).all():
+        raise GussError(f"a pendulum action is one finite number, got {np.asarray(action).tolist()}")
+    return float(values[0])
+
+
+def draw_pendulum(angle: float) -> np.ndarray:
+    """The pendulum at an angle, as an RGB picture."""
+    canvas = Canvas(-1.3, 1.3)
+    low, high = np.deg2rad(UNSAFE_DEGREES).tolist()
+    canvas.sector(1.2, low, high, UNSAFE)
+    tip = np.asarray([-np.sin(angle), np.cos(angle)])
+    canvas.line(np.zeros(2), tip, 0.16, (31, 119, 180))
+    canvas.disc(np.zeros(2), 0.05, INK)
+    return canvas.image
