@@ -119,7 +119,7 @@ def test_list_shows_everything_with_one_line_and_the_paper_reference(guss_comman
     found = json.loads(guss_command("list", "--json", check=0).stdout)
     assert [p["name"] for p in found["planners"]] == ["random", "rs", "s-rs", "cem", "rcem", "map-elites", "guss"]
     assert [e["name"] for e in found["environments"]] == ["safe-toy", "safe-pendulum", "safe-acrobot"]
-    assert [m["name"] for m in found["models"]] == ["oracle"]
+    assert [m["name"] for m in found["models"]] == ["oracle", "dmdn", "darmdn"]
     for entry in (e for entries in found.values() for e in entries):
         assert entry["summary"]
         assert entry["paper"]
@@ -172,6 +172,14 @@ def error_of(process):
         (["reproduce", "toy", "--budget", "10"], "smaller than the 25 initial policies"),
         (["reproduce", "toy", "--seeds", "0"], "at least 1 seed"),
         (["reproduce", "toy", "--layout", "none.toml"], "cannot read the toy layout"),
+        (["run", "--env", "safe-pendulm"], "unknown environment 'safe-pendulm'. Did you mean 'safe-pendulum'?"),
+        (["run", "--method", "gus"], "unknown planner 'gus'. Did you mean 'guss'?"),
+        (["run", "--model", "darmdm"], "unknown model 'darmdm'. Did you mean 'darmdn'?"),
+        (["run", "--fit", "los=nll"], "unknown setting of fit 'los'. Did you mean 'loss'?"),
+        (["run", "--fit", "loss=nl"], "unknown loss 'nl'. Did you mean 'nll'?"),
+        (["run", "--budget", "10"], "smaller than the 25 initial policies"),
+        (["run", "--horizon", "500"], "horizon of 500 is longer than the episode of 200 steps"),
+        (["run", "--seeds", "0"], "at least 1 seed"),
         (["lst"], "unknown command 'lst'. Did you mean 'list'?"),
     ],
 )

@@ -89,3 +89,62 @@ class MethodProgress:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+
+class RunProgress:
+    """A learning run as it goes: a bar with the last episode's figures on a terminal, a line per episode elsewhere."""
+
+    def __init__(self, console: Console, episodes: int, quiet: bool) -> None:
+        self._console, self._quiet, self._episodes = console, quiet, episodes
+        self._bar = Progress(
+            TextColumn("episode {task.completed}/{task.total}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=quiet or not console.is_terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task("compiling", total=episodes)
+
+    def episode(self, news: Any) -> None:
+        """An episode is over."""
+        error = "" if news.model_r2 is None else f"  model R² {news.model_r2:.4f}"
+        times = f"fit {news.seconds_fit:.1f} s  plan {news.seconds_plan:.1f} s  compile {news.seconds_compile:.1f} s"
+        text = f"reward {news.mean_reward:.3f}  unsafe {news.unsafe_pct:.2f} %{error}  {times}"
+        self._bar.update(self._task, completed=news.episode + 1, description=text)
+        if not self._quiet and not self._console.is_terminal:
+            line = f"episode {news.episode + 1}/{self._episodes} ({news.phase}): {text}"
+            self._console.print(line, highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> RunProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def print_run_summary(console: Console, summary: dict[str, Any], home: Path) -> None:
+    """What came out of a learning run, in the paper's measures."""
+    table = Table(
+        title=f"{summary['env']}, {summary['method']}: {summary['seeds']} seeds, {summary['episodes']} episodes"
+    )
+    for column in ("measure", "mean", "± (90 %)", "what it is"):
+        table.add_column(column, justify="right" if column in ("mean", "± (90 %)") else "left")
+    about = {
+        "mar": "mean reward per step, second half of the episodes",
+        "mrcp_ksteps": f"thousand real steps until it reaches {summary['threshold']}",
+        "unsafe_pct": "unsafe steps [%], all episodes",
+        "unsafe_trans_pct": "unsafe steps [%], first 15 % of the episodes",
+    }
+    for name, text in about.items():
+        mean, half = summary[name]
+        if name == "mrcp_ksteps":
+            text += f" ({summary['reached']}/{summary['seeds']} seeds)"
+        show = lambda x: "–" if x is None else f"{x:.3f}"  # noqa: E731
+        table.add_row(name, show(mean), show(half), text)
+    console.print(table)
+    console.print(f"  {home}", highlight=False, soft_wrap=True)

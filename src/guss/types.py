@@ -258,6 +258,10 @@ class Model(eqx.Module):
     ) -> Float[Array, "D"]:
         """The next observation, for one particle of one plan. All plans of a search see the same keys."""
 
+    def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]] | None:
+        """Shift and scale that standardise observations, where the model was fitted to some."""
+        return None
+
 
 def setting(default: Any, help: str) -> Any:
     """A planner's setting: a static field with a sentence that `guss list --planner` and errors can show."""

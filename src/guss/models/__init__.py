@@ -1,7 +1,9 @@
-"""Models: what will happen. For now the oracle, a task's own dynamics; learned models stand beside it by name."""
+"""Models: what will happen. The oracle is a task's own dynamics; the others are learned."""
+
+from collections.abc import Callable
+from typing import Any
 
 from guss.registry import Registry
-from guss.types import Model
 
-MODELS: Registry[type[Model]] = Registry("model", "guss.models", ("guss.models.oracle",))
+MODELS: Registry[Callable[..., Any]] = Registry("model", "guss.models", ("guss.models.oracle", "guss.models.mdn"))
 register_model = MODELS.register

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from guss.errors import GussError, UnknownNameError
 from guss.registry import Registry
@@ -20,6 +21,7 @@ PLANNERS: Registry[type[Planner]] = Registry(
     tuple(f"guss.planners.{name}" for name in ("random", "rs", "s_rs", "cem", "rcem", "map_elites", "guss")),
 )
 register_planner = PLANNERS.register
+T = TypeVar("T")
 
 
 def settings_of(planner: type[Planner]) -> dict[str, dataclasses.Field[Any]]:
@@ -30,16 +32,23 @@ def settings_of(planner: type[Planner]) -> dict[str, dataclasses.Field[Any]]:
 def make_planner(name: str, task: Task, *, horizon: int, budget: int, **settings: Any) -> Planner:
     """The planner of that name for a task: `horizon` H steps, `budget` M evaluated plans, and its own settings."""
     cls = PLANNERS[name].item
-    known = settings_of(cls)
-    types = typing.get_type_hints(cls)
-    checked: dict[str, Any] = {}
-    for key, value in settings.items():
-        if key not in known:
-            raise UnknownNameError(f"setting of planner {name!r}", key, known)
-        checked[key] = _as_type(f"setting {key!r} of planner {name!r}", value, types[key])
+    checked = _checked(f"planner {name!r}", cls, settings_of(cls), settings)
     for key, value in (("horizon", horizon), ("budget", budget)):
         _as_type(f"the {key}", value, int)
     return cls(task.interface(), horizon=horizon, budget=budget, **checked)
+
+
+def as_settings(what: str, cls: Callable[..., T], values: dict[str, Any]) -> T:
+    """A settings dataclass from plain values; unknown names and wrong types are told."""
+    return cls(**_checked(what, cls, {f.name for f in dataclasses.fields(cls)}, values))  # type: ignore[arg-type]
+
+
+def _checked(what: str, cls: Any, known: Iterable[str], values: dict[str, Any]) -> dict[str, Any]:
+    types = typing.get_type_hints(cls)
+    for name in values:
+        if name not in known:
+            raise UnknownNameError(f"setting of {what}", name, known)
+    return {name: _as_type(f"setting {name!r} of {what}", value, types[name]) for name, value in values.items()}
 
 
 def _as_type(what: str, value: Any, wanted: Any) -> Any:

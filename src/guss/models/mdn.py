@@ -1,0 +1,253 @@
+"""Mixture density nets (Sec. 4.1): DMDN, one net for the whole next state, and DARMDN, one net per dimension.
+
+Both predict the change s' − s, standardised on the training data, as a mixture of K Gaussians. A DARMDN's net ℓ is
+fed (s, a, s'_0 … s'_{ℓ−1}): it is trained with the true values and rolled out with its own predictions. All nets are
+stacked, so that a layer of all of them is one product.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+
+from guss.errors import GussError
+from guss.models import register_model
+from guss.models.scaling import Scaling
+from guss.task import Task
+from guss.types import Actions, ContinuousActions, Model
+
+ACTIVATIONS = {"silu": jax.nn.silu, "relu": jax.nn.relu, "tanh": jnp.tanh}
+Activation = Literal["silu", "relu", "tanh"]
+LOG_STD_RANGE = (-7.0, 2.0)  # of standardised changes
+
+
+class Mixture(NamedTuple):
+    """K Gaussians with diagonal covariance. Leading axes: [K] weights of a whole vector, or [D, K] per dimension."""
+
+    log_weight: Float[Array, "*lead K"]
+    mean: Float[Array, "..."]  # [K, D], or [D, K] per dimension
+    log_std: Float[Array, "..."]
+
+
+class Layer(NamedTuple):
+    """A layer of L nets side by side."""
+
+    weight: Float[Array, "L fan_in fan_out"]
+    bias: Float[Array, "L fan_out"]
+
+
+class MixtureNet(Model):
+    """L stacked nets: L = 1 for a DMDN, L = D for a DARMDN."""
+
+    layers: list[Layer]
+    before: Float[Array, "L D width"]  # first-layer weights of the dimensions already predicted (DARMDN)
+    obs_scaling: Scaling
+    change_scaling: Scaling
+    actions: Actions = eqx.field(static=True)
+    autoregressive: bool = eqx.field(static=True)
+    components: int = eqx.field(static=True)
+    deterministic: bool = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
+    particles: int = eqx.field(static=True)
+
+    @property
+    def num_particles(self) -> int:
+        """Samples per plan; 1 if deterministic."""
+        return 1 if self.deterministic else self.particles
+
+    @property
+    def obs_size(self) -> int:
+        """D."""
+        return self.obs_scaling.mean.shape[-1]
+
+    def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]]:
+        """The training data's mean and standard deviation."""
+        return self.obs_scaling.mean, self.obs_scaling.std
+
+    # ------------------------------------------------------------------------------------------------ the networks
+
+    def inputs(self, obs: Float[Array, "D"], action: Shaped[Array, "..."]) -> Float[Array, "F"]:
+        """What the nets are fed: the standardised state and the encoded action."""
+        encoded = self.actions.encode(action)
+        if isinstance(self.actions, ContinuousActions):  # bounds to [−1, 1]
+            low, high = self.actions.bounds()
+            encoded = 2.0 * (encoded - low) / (high - low) - 1.0
+        return jnp.concatenate([self.obs_scaling(obs), encoded])
+
+    def _first(self, x: Float[Array, "F"]) -> Float[Array, "L width"]:
+        """The first layer of all nets before anything autoregressive is added: one product."""
+        return jnp.einsum("f,lfh->lh", x, self.layers[0].weight) + self.layers[0].bias
+
+    def _rest(self, hidden: Float[Array, "L width"], rows: slice) -> Float[Array, "L outputs"]:
+        """Everything after the first layer, for the nets in `rows`."""
+        act = ACTIVATIONS[self.activation]
+        for layer in self.layers[1:]:
+            hidden = jnp.einsum("lh,lho->lo", act(hidden), layer.weight[rows]) + layer.bias[rows]
+        return hidden
+
+    def _mixture(self, outputs: Float[Array, "L outputs"]) -> Mixture:
+        low, high = LOG_STD_RANGE
+        k = self.components
+        if self.autoregressive:
+            logits, mean, raw = outputs[:, :k], outputs[:, k : 2 * k], outputs[:, 2 * k :]
+        else:
+            logits = outputs[0, :k]
+            mean, raw = (part.reshape(k, self.obs_size) for part in jnp.split(outputs[0, k:], 2))
+        log_std = high - jax.nn.softplus(high - raw)
+        log_std = low + jax.nn.softplus(log_std - low)
+        return Mixture(jax.nn.log_softmax(logits, axis=-1), mean, log_std)
+
+    def densities(
+        self, obs: Float[Array, "B D"], action: Shaped[Array, "B ..."], change: Float[Array, "B D"]
+    ) -> Mixture:
+        """The predicted mixtures of B standardised changes; net ℓ of a DARMDN sees the true `change[:, :ℓ]`.
+
+        Written for a batch, nets first, so that a layer of all nets is one product without any transposition.
+        """
+        x = jax.vmap(self.inputs)(obs, action)
+        hidden = jnp.einsum("bf,lfh->lbh", x, self.layers[0].weight) + self.layers[0].bias[:, None]
+        if self.autoregressive:
+            size = self.obs_size
+            earlier = jnp.tril(jnp.ones((size, size)), -1)[:, :, None]  # net ℓ does not see s'_{≥ℓ}
+            hidden = hidden + jnp.einsum("bd,ldh->lbh", change, self.before * earlier)
+        act = ACTIVATIONS[self.activation]
+        for layer in self.layers[1:]:
+            hidden = jnp.matmul(act(hidden), layer.weight) + layer.bias[:, None]
+        return jax.vmap(self._mixture, in_axes=1)(hidden)
+
+    def density(self, obs: Float[Array, "D"], action: Shaped[Array, "..."], change: Float[Array, "D"]) -> Mixture:
+        """`densities` for one transition."""
+        return jax.tree.map(lambda x: x[0], self.densities(obs[None], action[None], change[None]))
+
+    # ------------------------------------------------------------------------------------------------- what it says
+
+    def standardised_change(self, obs: Float[Array, "D"], next_obs: Float[Array, "D"]) -> Float[Array, "D"]:
+        """(s' − s) in units of the training data."""
+        return self.change_scaling(next_obs - obs)
+
+    def log_prob(
+        self, obs: Float[Array, "D"], action: Shaped[Array, "..."], next_obs: Float[Array, "D"]
+    ) -> Float[Array, ""]:
+        """Log density of the next observation."""
+        change = self.standardised_change(obs, next_obs)
+        standard = log_density(self.density(obs, action, change), change)
+        return standard - jnp.sum(jnp.log(self.change_scaling.std))
+
+    def predict(
+        self, obs: Float[Array, "D"], action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
+    ) -> Float[Array, "D"]:
+        """The mean (`deterministic`) or a sample of the next observation, dimension by dimension for a DARMDN."""
+        first = self._first(self.inputs(obs, action))
+        if not self.autoregressive:
+            change = self._draw(self._mixture(self._rest(first, slice(None))), key)
+        else:
+            change = jnp.zeros((0,))
+            for i in range(self.obs_size):
+                hidden = first[i] + jnp.einsum("d,dh->h", change, self.before[i, :i])
+                mixture = self._mixture(self._rest(hidden[None], slice(i, i + 1)))
+                change = jnp.concatenate([change, self._draw(mixture, jax.random.fold_in(key, i))])
+        return obs + self.change_scaling.undo(change)
+
+    def _draw(self, mixture: Mixture, key: PRNGKeyArray) -> Float[Array, "d"]:
+        """Mean or sample of a mixture: [D] from a whole vector's, [1] from one dimension's."""
+        axis = 1 if self.autoregressive else 0
+        weight = jnp.exp(mixture.log_weight)
+        weight = weight if self.autoregressive else weight[:, None]
+        if self.deterministic:
+            return jnp.sum(weight * mixture.mean, axis=axis)
+        key_component, key_noise = jax.random.split(key)
+        chosen = jax.random.categorical(key_component, mixture.log_weight.reshape(-1))
+        mean, log_std = (jnp.take(x, chosen, axis=axis) for x in (mixture.mean, mixture.log_std))
+        return mean + jnp.exp(log_std) * jax.random.normal(key_noise, mean.shape)
+
+
+@register_model("dmdn", paper="Sec. 4.1")
+def make_dmdn(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
+    """Deep mixture density net: one net, a mixture over the whole next state."""
+    return make_net(task, key, autoregressive=False, **settings)
+
+
+@register_model("darmdn", paper="Sec. 4.1")
+def make_darmdn(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
+    """Autoregressive mixture density nets: one net per dimension, fed the dimensions before it."""
+    return make_net(task, key, autoregressive=True, **settings)
+
+
+def log_density(mixture: Mixture, change: Float[Array, "D"]) -> Float[Array, ""]:
+    """Log density of a standardised change: log Σ_k w_k Π_d N, or Σ_d log Σ_k w_dk N per dimension."""
+    per_dimension = mixture.log_weight.ndim == 2
+    target = change[:, None] if per_dimension else change[None, :]
+    z = (target - mixture.mean) * jnp.exp(-mixture.log_std)
+    terms = -0.5 * z**2 - mixture.log_std - 0.5 * jnp.log(2 * jnp.pi)
+    if not per_dimension:
+        terms = jnp.sum(terms, axis=1)
+    return jnp.sum(jax.scipy.special.logsumexp(mixture.log_weight + terms, axis=-1))
+
+
+def mixture_mean(mixture: Mixture) -> Float[Array, "D"]:
+    """Mean per dimension."""
+    if mixture.log_weight.ndim == 2:
+        return jnp.sum(jnp.exp(mixture.log_weight) * mixture.mean, axis=1)
+    return jnp.sum(jnp.exp(mixture.log_weight)[:, None] * mixture.mean, axis=0)
+
+
+def mixture_variance(mixture: Mixture) -> Float[Array, "D"]:
+    """Variance per dimension: within components and between them."""
+    second = mixture._replace(mean=jnp.exp(2.0 * mixture.log_std) + mixture.mean**2)
+    return mixture_mean(second) - mixture_mean(mixture) ** 2
+
+
+def mixture_cdf(mixture: Mixture, change: Float[Array, "D"]) -> Float[Array, "D"]:
+    """Cumulative distribution per dimension: uniform if the model is calibrated."""
+    target = change[:, None] if mixture.log_weight.ndim == 2 else change[None, :]
+    z = (target - mixture.mean) * jnp.exp(-mixture.log_std)
+    return mixture_mean(mixture._replace(mean=jax.scipy.stats.norm.cdf(z)))
+
+
+def make_net(
+    task: Task,
+    key: PRNGKeyArray,
+    *,
+    autoregressive: bool,
+    deterministic: bool = True,
+    components: int = 1,
+    hidden: tuple[int, ...] = (50, 50),
+    activation: Activation = "silu",
+    particles: int = 1,
+) -> MixtureNet:
+    """An untrained net for a task."""
+    if not hidden or min(hidden) < 1:
+        raise GussError(f"a model needs hidden layers of at least 1 unit, got {hidden}")
+    if components < 1 or particles < 1:
+        raise GussError(f"components and particles must be at least 1, got {components} and {particles}")
+    if activation not in ACTIVATIONS:
+        raise GussError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+    size = task.observations.size
+    nets = size if autoregressive else 1
+    outputs = 3 * components if autoregressive else components * (1 + 2 * size)
+    features = size + jax.eval_shape(task.actions.encode, task.fallback).shape[0]
+    widths = (features, *hidden, outputs)
+    keys = jax.random.split(key, len(widths))
+
+    def weights(key: PRNGKeyArray, count: int, fan_in: int, fan_out: int) -> Array:
+        return jax.random.normal(key, (count, fan_in, fan_out)) / jnp.sqrt(float(fan_in))
+
+    layers = [Layer(weights(keys[i], nets, a, b), jnp.zeros((nets, b))) for i, (a, b) in enumerate(pairwise(widths))]
+    before = weights(keys[-1], nets, size, hidden[0]) if autoregressive else jnp.zeros((nets, 0, hidden[0]))
+    return MixtureNet(
+        layers=layers,
+        before=before,
+        obs_scaling=Scaling.identity(size),
+        change_scaling=Scaling.identity(size),
+        actions=task.actions,
+        autoregressive=autoregressive,
+        components=components,
+        deterministic=deterministic,
+        activation=activation,
+        particles=particles,
+    )

@@ -1,0 +1,151 @@
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from guss.envs import ENVS, EnvSpec, make_task
+from guss.envs.pendulum import pendulum_task
+from guss.errors import GussError
+from guss.models.fitting import FitSettings
+from guss.reports.run import summarise_run
+from guss.runs.learning import RunConfig, run_one
+from guss.runs.records import by_seed, read_lines
+
+ORIGIN = {"command": "test"}
+
+
+def short_pendulum(**changes):
+    return pendulum_task().replace(**{"episode_length": 25, **changes})
+
+
+def nan_reward(obs, action, next_obs):
+    return jnp.where(next_obs[2] > -1e9, jnp.nan, 0.0)
+
+
+def nan_step(obs, action, key):
+    return obs + jnp.asarray([0.0, jnp.nan, 0.0])
+
+
+def add(name, make):
+    ENVS.add(name, EnvSpec("none", make), summary="for tests", origin=__name__)
+
+
+add("short-pendulum", short_pendulum)
+add("nan-reward", lambda: short_pendulum(reward=nan_reward))
+add("nan-step", lambda: short_pendulum(step=nan_step))
+
+
+def config(**changes):
+    values = {
+        "env": "short-pendulum",
+        "method": "rs",
+        "seeds": (3, 4),
+        "episodes": 3,
+        "horizon": 3,
+        "budget": 20,
+        "net": {"hidden": (8,)},
+        "fit": FitSettings(epochs=3),
+    }
+    return RunConfig(**(values | changes))
+
+
+def test_a_run_leaves_the_records_of_the_design(tmp_path):
+    told = []
+    home = run_one(config(), tmp_path, ORIGIN, told.append)
+    assert home.name.startswith("short-pendulum-rs-")
+    assert len(home.name.split("-")[-1]) == 8
+    episodes = read_lines(home / "episodes.jsonl")
+    assert [(e["seed"], e["episode"]) for e in episodes] == [(s, e) for e in range(3) for s in (3, 4)]
+    assert [e["phase"] for e in episodes] == ["random"] * 2 + ["plan"] * 4
+    assert list(episodes[0]) == [
+        "seed", "episode", "phase", "steps", "total_steps", "return", "mean_reward", "unsafe_steps", "unsafe_pct",
+        "costs", "hard_stop", "status",
+    ]  # fmt: skip
+    assert episodes[-1]["total_steps"] == 75
+    task = make_task("short-pendulum")
+    for row in episodes:
+        with (home / "traces" / f"seed{row['seed']}-ep{row['episode']}.npz").open("rb") as file:
+            trace = dict(np.load(file))
+        assert set(trace) == {"obs", "action", "reward", "cost", "next_obs", "terminated", "truncated", "skip"}
+        assert trace["obs"].shape == (25, 3)
+        np.testing.assert_array_equal(trace["obs"][1:], trace["next_obs"][:-1])
+        assert math.isclose(row["mean_reward"], trace["reward"].mean(dtype=float))
+        assert row["unsafe_steps"] == (trace["cost"] > 0).sum() == row["costs"]["unsafe_angle"]
+        assert row["unsafe_pct"] == 4.0 * row["unsafe_steps"]
+        assert trace["truncated"].tolist() == [False] * 24 + [True]
+        step = task.step(jnp.asarray(trace["obs"][7]), jnp.asarray(trace["action"][7]), jax.random.key(0))
+        np.testing.assert_allclose(step, trace["next_obs"][7], atol=1e-5)
+    timings = read_lines(home / "timings.jsonl")
+    assert len(timings) == 3
+    for name in ("nll", "r2", "ks", "r2_horizon", "fit_seconds", "plan_seconds", "compile_seconds"):
+        assert name in timings[1]
+    assert np.asarray(timings[1]["r2_horizon"]).shape == (2, 3)
+    assert timings[2]["compiled_programs"] == 0, "no compilation after the first planned episode"
+    assert [n.episode for n in told] == [0, 1, 2]
+
+
+def test_the_same_settings_give_the_same_bytes(tmp_path):
+    first = run_one(config(), tmp_path / "a", ORIGIN)
+    second = run_one(config(), tmp_path / "b", ORIGIN)
+    assert (first / "episodes.jsonl").read_bytes() == (second / "episodes.jsonl").read_bytes()
+    other = run_one(config(seeds=(5, 6)), tmp_path / "a", ORIGIN)
+    assert other != first
+    assert (other / "episodes.jsonl").read_bytes() != (first / "episodes.jsonl").read_bytes()
+
+
+def test_the_measures_are_those_of_the_records(tmp_path):
+    home = run_one(config(model="oracle", initial_episodes=1), tmp_path, ORIGIN)
+    summary = summarise_run(home)
+    rewards = by_seed(read_lines(home / "episodes.jsonl"), "mean_reward")
+    assert summary["seeds"] == 2
+    assert summary["episodes"] == 3
+    assert math.isclose(summary["mar"][0], rewards[:, 1:].mean(), abs_tol=1e-4)
+    assert summary["mrcp_ksteps"] == [None, None], "an environment without a threshold has none"
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ("nan-reward", r"reward of task 'safe-pendulum' is not finite in episode 0, step 0, seed 3: nan"),
+        ("nan-step", r"next_obs of task .* is not finite in episode 0, step 0, seed 3, dimension 1"),
+    ],
+)
+def test_what_is_not_finite_is_told_with_episode_and_dimension(tmp_path, env, words):
+    with pytest.raises(GussError, match=words):
+        run_one(config(env=env), tmp_path, ORIGIN)
+
+
+def test_a_model_that_diverges_is_told_and_what_was_finished_is_kept(tmp_path):
+    settings = FitSettings(epochs=50, learning_rate=1e20, loss="nll")
+    with pytest.raises(GussError, match=r"the model diverged while fitting for episode 1 \(seeds \[3, 4\]"):
+        run_one(config(fit=settings), tmp_path, ORIGIN)
+    (home,) = tmp_path.iterdir()
+    assert len(read_lines(home / "episodes.jsonl")) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"seeds": ()}, "needs seeds"),
+        ({"episodes": 0}, "at least 1 episode"),
+        ({"initial_episodes": 0}, "at least 1 random episode"),
+        ({"explore": "smoth"}, "Did you mean 'smooth'"),
+    ],
+)
+def test_bad_runs_are_told(change, words):
+    with pytest.raises(GussError, match=words):
+        config(**change)
+
+
+def test_guss_run_learns_and_reports(guss_command, tmp_path):
+    words = ["--seeds", "2", "--episodes", "2", "--method", "cem", "--fit", "max_steps=100", "--budget", "60"]
+    process = guss_command("run", "--env", "safe-pendulum", *words, check=0)
+    assert "episode 1/2 (random)" in process.stderr
+    assert "episode 2/2 (plan): reward" in process.stderr
+    assert "unsafe_trans_pct" in process.stdout
+    as_json = guss_command("run", "--env", "safe-pendulum", *words, "--model", "oracle", "--json", "--quiet", check=0)
+    assert as_json.stderr == ""
+    assert json.loads(as_json.stdout)["episodes"] == 2
