@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from guss import risk
 from guss.types import Scores
@@ -116,9 +116,3 @@ def best(archive: Archive) -> PyTree:
     """The elite with the lowest cost, then the highest reward (Alg. 4, lines 16–17)."""
     row = risk.best_index(archive.scores, among=archive.elite)
     return jax.tree.map(lambda x: x[row], archive.candidates)
-
-
-def summary(archive: Archive) -> tuple[Float[Array, "M"], Float[Array, "M"], Int[Array, "M"]]:
-    """Reward, cost and cell of every elite; NaN, NaN and −1 in rows without one."""
-    where = lambda x, other: jnp.where(archive.elite, x, other)  # noqa: E731
-    return where(archive.scores.reward, jnp.nan), where(archive.scores.cost, jnp.nan), where(archive.scores.cell, -1)

@@ -29,6 +29,7 @@ from guss.errors import GussError
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.planners.engine import Monitor
+from guss.runs.records import write_json
 from guss.runs.timing import CompileClock
 from guss.types import Planner, Rollout, Scores
 
@@ -169,7 +170,7 @@ def run_toy(
             stale.unlink(missing_ok=True)
         records.mkdir(parents=True, exist_ok=True)
         data = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin}
-        _write_atomically(written, (json.dumps(data, indent=2) + "\n").encode())
+        write_json(written, data)
     for method in config.methods:
         path = records / f"{method}.npz"
         stored = path.exists()
@@ -192,12 +193,6 @@ def _same_run(path: Path, config: ToyConfig, origin: dict[str, Any]) -> bool:
         return bool(data["schema"] == SCHEMA and data["config"] == config.to_json() and same_source)
     except (json.JSONDecodeError, KeyError, TypeError):
         return False
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    temporary = path.with_suffix(".partial")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
 
 
 def load_toy(home: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
