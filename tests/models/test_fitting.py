@@ -1,3 +1,4 @@
+import dataclasses
 from functools import partial
 
 import jax
@@ -166,6 +167,8 @@ def test_the_error_at_the_horizon_is_that_of_an_open_loop():
     expected = r_squared(next_obs[4:], jnp.stack(ends), jnp.ones(26, bool))
     got = jax.jit(partial(horizon_r2, horizon=5))(model, obs, actions, next_obs)
     np.testing.assert_allclose(got, expected, rtol=1e-3)
+    sampling = dataclasses.replace(model, deterministic=False)
+    np.testing.assert_allclose(horizon_r2(sampling, obs, actions, next_obs, 5), got, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,7 @@ def horizon_r2(
     horizon: int,
 ) -> Float[Array, "D"]:
     """R² per dimension of the state `horizon` steps ahead, predicted along an episode's own actions (by the mean)."""
-    mean = eqx.tree_at(lambda m: m.deterministic, model, True) if not model.deterministic else model
+    mean = model.by_the_mean()
     starts = jnp.arange(obs.shape[0] - horizon + 1)
     zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
 

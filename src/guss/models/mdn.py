@@ -7,6 +7,7 @@ stacked, so that a layer of all of them is one product.
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -64,6 +65,10 @@ class MixtureNet(Model):
     def obs_size(self) -> int:
         """D."""
         return self.obs_scaling.mean.shape[-1]
+
+    def by_the_mean(self) -> MixtureNet:
+        """The same net, rolled out by its mean."""
+        return dataclasses.replace(self, deterministic=True)
 
     def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]]:
         """The training data's mean and standard deviation."""

@@ -1,0 +1,74 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from problems import ACTIONS, make_task
+from test_fitting import filled, transitions
+
+from guss.errors import GussError
+from guss.models.ensemble import disagreement, fit_ensemble, make_ensemble
+from guss.models.fitting import FitSettings
+from guss.models.mdn import make_net
+from guss.planners import make_planner
+from guss.planners.engine import plan
+
+TASK = make_task(ACTIONS["continuous"])
+OBS, ACTION, KEY = jnp.asarray([0.3, -0.8]), jnp.asarray([0.5, 0.2]), jax.random.key(0)
+
+
+def net(key, **settings):
+    return make_net(TASK, key, autoregressive=False, hidden=(16, 16), **settings)
+
+
+def ensemble(propagation="member", **settings):
+    return make_ensemble(lambda key: net(key, **settings), jax.random.key(1), 3, propagation)
+
+
+def test_particles_stay_with_their_member():
+    model = ensemble()
+    assert model.num_particles == 3
+    for i in range(3):
+        member = jax.tree.map(lambda x, i=i: x[i], model.members)
+        expected = member.predict(OBS, ACTION, KEY, jnp.asarray(0))
+        np.testing.assert_allclose(model.predict(OBS, ACTION, KEY, jnp.asarray(i)), expected, rtol=1e-6)
+
+
+def test_resampled_particles_meet_every_member():
+    model = ensemble("resampled")
+    draw = jax.vmap(lambda key: model.predict(OBS, ACTION, key, jnp.asarray(0)))
+    seen = np.unique(np.asarray(draw(jax.random.split(KEY, 60)))[:, 0].round(5))
+    assert len(seen) == 3  # 60 draws miss one of three at fewer than one seed in ten billion
+
+
+def test_sampling_members_have_particles_each():
+    model = ensemble(deterministic=False, particles=4)
+    assert model.num_particles == 12
+
+
+def test_members_agree_where_there_are_data_and_disagree_elsewhere():
+    model = ensemble()
+    fitted, reports = jax.jit(fit_ensemble, static_argnames="settings")(
+        model, model, filled(600), KEY, FitSettings(epochs=60, batch=32)
+    )
+    assert reports.nll.shape == (3,)
+    assert (np.asarray(reports.r2) > 0.8).all()
+    obs, action, _ = transitions(200, seed=7)
+    spread = jax.jit(jax.vmap(lambda o, a: disagreement(fitted, o, a)))
+    near, far = spread(obs, action), spread(obs + 15.0, action)
+    assert np.asarray(far).mean() > 3 * np.asarray(near).mean()
+
+
+def test_plans_are_judged_by_the_most_pessimistic_member():
+    planner = make_planner("rs", TASK, horizon=3, budget=20)
+    result = plan(planner, ensemble(), TASK, np.zeros(2), KEY)
+    assert result.trajectory.next_obs.shape == (3, 3, 2)
+    steps = result.trajectory
+    costs = [[float(TASK.costs(*(x[p, t] for x in steps))[0]) for t in range(3)] for p in range(3)]
+    assert float(result.diagnostics.cost) == max(sum(member) for member in costs)
+
+
+def test_bad_ensembles_are_told():
+    with pytest.raises(GussError, match="at least 1 member"):
+        make_ensemble(net, KEY, 0)
+    with pytest.raises(GussError, match="Did you mean 'member'"):
+        make_ensemble(net, KEY, 2, "membr")
