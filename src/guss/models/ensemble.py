@@ -71,5 +71,5 @@ def fit_ensemble(
 def disagreement(model: Ensemble, obs: Float[Array, "D"], action: Shaped[Array, "..."]) -> Float[Array, "D"]:
     """Standard deviation of the members' mean predictions: what more data would settle."""
     zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
-    means = jax.vmap(lambda m: m.predict(obs, action, key, zero))(model.members.by_the_mean())
+    means = jax.vmap(lambda m: m.by_the_mean().predict(obs, action, key, zero))(model.members)
     return jnp.std(means, axis=0)
