@@ -253,3 +253,12 @@ def test_the_progress_is_plain_without_a_terminal_and_quiet_when_asked(guss_comm
     assert (quiet.stdout, quiet.stderr) == ("", "")
     as_json = guss_command("reproduce", "toy", *TOY, "--methods", "rs", "--json", "--quiet", check=0)
     assert json.loads(as_json.stdout)["methods"]["rs"]["seeds"] == 1
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    words = [sys.executable, "-m", "guss", "list", "--json"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()
+    assert process.wait(60) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()

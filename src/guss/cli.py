@@ -385,6 +385,8 @@ def main() -> None:
     except GussError as error:
         print(f"guss: error: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:  # the reader of our output has gone, as in `guss list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print("guss: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr)
         sys.exit(130)
