@@ -19,6 +19,7 @@ LAYERS = [
     {"runs"},
     {"metrics"},
     {"reports", "controller", "display"},
+    {"commands"},
     {"cli"},
     {"__main__"},
 ]

@@ -1,0 +1,81 @@
+"""What commands share: flags, plugins, settings, the compilation cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import arg
+
+from guss.errors import GussError
+
+if TYPE_CHECKING:
+    from guss.task import Task
+
+FROM_PRESET = arg(help_behavior_hint="(default: as the preset says)")
+Plugins = Annotated[
+    tuple[str, ...],
+    arg(
+        metavar="MODULE", help="Modules or .py files of your own to import first, so that what they register is known."
+    ),
+]
+
+
+def load_plugins(names: tuple[str, ...]) -> None:
+    """Import the user's modules, so that their decorators register what they hold."""
+    from guss.loading import load_module
+
+    for name in names:
+        load_module(name)
+
+
+def find_task(name: str) -> Task:
+    """A registered environment's Task, or the user's own from `module:name`."""
+    from guss.envs import make_task
+    from guss.task import Task
+
+    if ":" not in name:
+        return make_task(name)
+    from guss.loading import load_object
+
+    found = load_object(name)
+    task = found() if callable(found) and not isinstance(found, Task) else found
+    if not isinstance(task, Task):
+        raise GussError(f"{name} must be a guss.Task or a function that returns one, got {type(task).__name__}")
+    return task
+
+
+def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
+    """`name=value` pairs; values are read as JSON where they can be, else as text."""
+    settings: dict[str, Any] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise GussError(f"a setting is written name=value, got {word!r}")
+        try:
+            settings[name] = json.loads(value)
+        except json.JSONDecodeError:
+            settings[name] = value
+    return settings
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs between runs, in GUSS_CACHE_DIR or the user's cache folder; GUSS_CACHE_DIR=off: do not."""
+    import jax
+
+    chosen = os.environ.get("GUSS_CACHE_DIR") or str(
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "guss" / "jax"
+    )
+    if chosen == "off":
+        return
+    jax.config.update("jax_compilation_cache_dir", chosen)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def command_line() -> str:
+    """The command as typed, for the record; the program without its folder."""
+    return shlex.join(["guss", *sys.argv[1:]])
