@@ -88,3 +88,21 @@ def test_the_project_speaks_of_itself_alone():
         if path.suffix in {".py", ".md", ".toml", ".json", ".txt", ".svg", ""} and path.is_file():
             found = foreign.search(path.read_text(errors="ignore"))
             assert not found, f"{name}: {found.group()}"
+
+
+def test_the_learning_table_shows_the_stored_runs():
+    from guss.reports.run import summarise_run
+
+    number = r"([−\d.]+) ± ([\d.]+) \[[^]]*\]"
+    text = (ROOT / "docs" / "learning.md").read_text()
+    rows = re.findall(
+        rf"^\| ([a-z-]+) \| ([a-z-]+) \| {number} \| {number} \| {number} \| {number} \|$", text, re.MULTILINE
+    )
+    homes = sorted((ROOT / "results" / "runs").glob("*/"))
+    assert len(rows) == len(homes) > 0
+    for home in homes:
+        summary = summarise_run(home)
+        (row,) = [r for r in rows if (r[0], r[1]) == (summary["env"], summary["method"])]
+        shown = [float(x.replace("−", "-")) for x in row[2:]]
+        stored = [x for name in ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct") for x in summary[name]]
+        assert shown == [round(x, 3) for x in stored]
