@@ -70,6 +70,17 @@ def test_the_readme_table_shows_the_stored_results():
         assert float(coverage) == round(100 * m["coverage"], 1)
 
 
+def test_what_the_toy_page_says_of_both_readings_of_coverage_is_stored():
+    summary = json.loads((ROOT / "results" / "toy" / "summary.json").read_text())
+    text = " ".join((ROOT / "docs" / "toy.md").read_text().split())
+    share = {name: f"{100 * m['coverage_of_step']:.1f}" for name, m in summary["methods"].items()}
+    assert f"{share['guss']} % against {share['s-rs']}, {share['rcem']} and {share['cem']} %" in text
+    for rival in ("s-rs", "rcem", "cem"):
+        for measure in ("safe_plan_share", "coverage", "coverage_of_step"):
+            assert summary["p_values"][rival][measure] < 1.8e-4
+            assert f"{summary['p_values'][rival][measure]:.1e}" == "1.6e-04"
+
+
 def test_the_stored_toy_results_can_be_rebuilt_from_their_records():
     from guss.reports.toy import summarise
     from guss.runs.toy import load_toy

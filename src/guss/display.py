@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 
@@ -51,23 +51,27 @@ def print_toy_summary(console: Console, summary: dict[str, Any], files: list[Pat
         console.print(f"  {file}", highlight=False, soft_wrap=True)
 
 
+def _bar(console: Console, quiet: bool, *columns: ProgressColumn) -> Progress:
+    """A progress bar that ends in the time gone and the time left; shown on terminals only."""
+    return Progress(
+        *columns,
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=quiet or not console.is_terminal,
+        transient=True,
+    )
+
+
 class MethodProgress:
     """A bar over methods and steps on a terminal; a line per method elsewhere; nothing if quiet."""
 
     def __init__(self, console: Console, methods: tuple[str, ...], steps: int, quiet: bool) -> None:
         self._console, self._steps, self._quiet = console, steps, quiet
-        self._count, self._total, self._current = 0, len(methods), 0
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f} %"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=quiet or not console.is_terminal,
-            transient=True,
-        )
+        self._count, self._total = 0, len(methods)
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+        self._bar = _bar(console, quiet, *columns)
         self._task = self._bar.add_task("starting", total=self._total * steps)
 
     def start(self, method: str, stored: bool) -> None:
@@ -96,17 +100,8 @@ class RunProgress:
 
     def __init__(self, console: Console, episodes: int, quiet: bool) -> None:
         self._console, self._quiet, self._episodes = console, quiet, episodes
-        self._bar = Progress(
-            TextColumn("episode {task.completed}/{task.total}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=quiet or not console.is_terminal,
-            transient=True,
-        )
+        count, text = TextColumn("episode {task.completed}/{task.total}"), TextColumn("{task.description}")
+        self._bar = _bar(console, quiet, count, BarColumn(bar_width=24), text)
         self._task = self._bar.add_task("compiling", total=episodes)
 
     def episode(self, news: Any) -> None:
