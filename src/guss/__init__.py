@@ -78,7 +78,8 @@ _PUBLIC = {
     "register_planner": "guss.planners",
     "plan": "guss.planners.engine",
     "plan_within": "guss.planners.engine",
-    "run_episodes": "guss.agent",
+    "Agent": "guss.agent.agent",
+    "run_episodes": "guss.agent.episodes",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]

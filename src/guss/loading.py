@@ -52,11 +52,24 @@ def load_object(name: str) -> Any:
     return getattr(module, attribute)
 
 
-def load_preset(name: str) -> dict[str, Any]:
-    """The experiment `name` of `experiments/`: beside the sources in a checkout, inside the package if installed."""
+def _presets() -> dict[str, Path]:
+    """The experiments by name: beside the sources in a checkout, inside the package if installed."""
     here = Path(__file__).resolve().parent
     folders = [folder for folder in (here / "experiments", here.parents[1] / "experiments") if folder.is_dir()]
-    found = {path.stem: path for folder in reversed(folders) for path in folder.glob("*.toml")}
+    return {path.stem: path for folder in reversed(folders) for path in folder.glob("*.toml")}
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """The experiment `name` of `experiments/`, or a TOML file of the user's own."""
+    found = {name: Path(name)} if name.endswith(".toml") else _presets()
     if name not in found:
         raise UnknownNameError("experiment", name, found)
-    return tomllib.loads(found[name].read_text())
+    try:
+        return tomllib.loads(found[name].read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise GussError(f"cannot read the preset {name}: {error}") from error
+
+
+def find_preset(name: str) -> dict[str, Any]:
+    """The experiment of that name, or an empty one: a task of the user's own has none."""
+    return load_preset(name) if name in _presets() else {}

@@ -262,6 +262,10 @@ class Model(eqx.Module):
         """Shift and scale that standardise observations, where the model was fitted to some."""
         return None
 
+    def by_the_mean(self) -> Model:
+        """The same model without its noise, one particle for each opinion: for judging its predictions."""
+        return self
+
 
 def setting(default: Any, help: str) -> Any:
     """A planner's setting: a static field with a sentence that `guss list --planner` and errors can show."""

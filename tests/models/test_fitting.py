@@ -9,17 +9,9 @@ from problems import ACTIONS, make_task
 from scipy.stats import kstest
 
 from guss.errors import GussError
-from guss.models.fitting import (
-    FitSettings,
-    append,
-    empty_data,
-    fit,
-    fit_all,
-    horizon_r2,
-    judge,
-    ks_from_uniform,
-    r_squared,
-)
+from guss.models.ensemble import fit_all
+from guss.models.fitting import FitSettings, append, empty_data, fit
+from guss.models.judging import horizon_r2, judge, ks_from_uniform, r_squared
 from guss.models.mdn import make_net
 from guss.runs.timing import CompileClock
 
@@ -42,7 +34,7 @@ def transitions(count, seed=0):
 
 def filled(count, capacity=ROWS):
     data = empty_data(2, (2,), jnp.float32, capacity)
-    return append(data, *transitions(count), jnp.ones(count, bool))
+    return append(data, *transitions(count), jnp.ones(count, bool), jnp.asarray(count))
 
 
 def net(autoregressive, seed=0, **settings):
@@ -130,7 +122,7 @@ def test_many_seeds_fit_at_once_as_one_by_one():
     )
     data = jax.tree.map(lambda x: jnp.stack([x, x]), filled(200))
     keys = jax.random.split(jax.random.key(3), 2)
-    together, report = fit_all(models, models, data, keys, FitSettings(epochs=5))
+    together, report = fit_all(models, models, data, keys, FitSettings(epochs=5), jnp.asarray(False))
     for i in range(2):
         pick = lambda tree, i=i: jax.tree.map(lambda x: x[i], tree)  # noqa: E731
         alone, alone_report = fitted(pick(models), pick(models), pick(data), keys[i], FitSettings(epochs=5))
@@ -165,10 +157,10 @@ def test_the_error_at_the_horizon_is_that_of_an_open_loop():
             state = model.predict(state, actions[start + t], jax.random.key(0), jnp.zeros((), jnp.int32))
         ends.append(state)
     expected = r_squared(next_obs[4:], jnp.stack(ends), jnp.ones(26, bool))
-    got = jax.jit(partial(horizon_r2, horizon=5))(model, obs, actions, next_obs)
+    got = jax.jit(partial(horizon_r2, horizon=5, length=30))(model, obs, actions, next_obs)
     np.testing.assert_allclose(got, expected, rtol=1e-3)
     sampling = dataclasses.replace(model, deterministic=False)
-    np.testing.assert_allclose(horizon_r2(sampling, obs, actions, next_obs, 5), got, rtol=1e-4)
+    np.testing.assert_allclose(horizon_r2(sampling, obs, actions, next_obs, 5, 30), got, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from guss.envs import ENVS, EnvSpec, make_task
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
+from guss.models.ensemble import ModelSettings
 from guss.models.fitting import FitSettings
 from guss.reports.run import summarise_run
 from guss.runs.learning import RunConfig, run_one
@@ -46,7 +47,7 @@ def config(**changes):
         "episodes": 3,
         "horizon": 3,
         "budget": 20,
-        "net": {"hidden": (8,)},
+        "net": ModelSettings(hidden=(8,)),
         "fit": FitSettings(epochs=3),
     }
     return RunConfig(**(values | changes))

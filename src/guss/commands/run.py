@@ -12,13 +12,17 @@ from tyro.conf import arg
 from guss.commands.common import FROM_PRESET, Plugins, command_line, load_plugins, parse_settings, use_compilation_cache
 from guss.errors import GussError
 
+DEFAULT_ENV = "safe-pendulum"
+
 
 @dataclass
 class Run:
     """Learn a model of a system and control it by planning in it (Alg. 1); records go to OUT/<env>-<method>-<hash>."""
 
-    env: str = "safe-pendulum"
+    env: Annotated[str | None, arg(metavar="NAME", help_behavior_hint=f"(default: {DEFAULT_ENV})")] = None
     """The environment; see `guss list`. Its preset in experiments/ gives what is not said here."""
+    preset: Annotated[str | None, arg(metavar="NAME|FILE", help_behavior_hint="(default: that of the env)")] = None
+    """Another preset of experiments/, such as safe-pendulum-paper, or a TOML file of your own."""
     method: str = "guss"
     """The planner; see `guss list`."""
     seeds: int = 6
@@ -26,7 +30,13 @@ class Run:
     seed: int = 0
     """The first of them."""
     episodes: Annotated[int | None, arg(metavar="N"), FROM_PRESET] = None
-    """Episodes, random ones included."""
+    """Episodes at most, random ones included."""
+    target: Annotated[float | None, arg(metavar="REWARD", help_behavior_hint="(default: none)")] = None
+    """Stop after a planned episode whose mean reward, over all seeds, reaches this."""
+    initial_episodes: Annotated[int | None, arg(metavar="N"), FROM_PRESET] = None
+    """Random episodes at the start."""
+    explore: Annotated[str | None, arg(metavar="HOW"), FROM_PRESET] = None
+    """How random actions follow each other: smooth, or iid (as the paper)."""
     horizon: Annotated[int | None, arg(metavar="H"), FROM_PRESET] = None
     """H: steps of a plan."""
     budget: Annotated[int | None, arg(metavar="M"), FROM_PRESET] = None
@@ -35,6 +45,8 @@ class Run:
     """The model: darmdn, dmdn, or oracle (the true dynamics, nothing learned)."""
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
     """Settings of the planner, such as num_new=10 (`guss list --settings` shows them)."""
+    net: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
+    """Settings of the model, such as components=3 ensemble=5 hidden=[100,100]."""
     fit: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
     """Settings of the training, such as loss=nll max_steps=5000."""
     out: Path = Path("runs")
@@ -48,32 +60,32 @@ class Run:
     def run(self) -> None:
         """Run, then say what came out and where it is."""
         load_plugins(self.plugin)
+        from guss.agent.settings import settings_from
         from guss.display import RunProgress, make_console, print_run_summary
         from guss.envs import ENVS
         from guss.loading import load_preset
-        from guss.models.fitting import FitSettings
-        from guss.planners import PLANNERS, as_settings
+        from guss.planners import PLANNERS
         from guss.reports.run import summarise_run
         from guss.runs.learning import RunConfig, run_one
         from guss.runs.provenance import provenance
 
-        ENVS[self.env], PLANNERS[self.method]  # told before anything else
         use_compilation_cache()
-        preset = load_preset(self.env)
-        net = dict(preset["model"])
-        preset_model = net.pop("name")
+        preset = load_preset(self.preset or self.env or DEFAULT_ENV)
+        env = self.env or preset.get("env", DEFAULT_ENV)
+        ENVS[env], PLANNERS[self.method]  # unknown names are told before anything else
         if self.seeds < 1 or self.seed < 0:
             raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {self.seeds} --seed {self.seed}")
-        config = RunConfig(
-            env=self.env,
-            method=self.method,
+        given = ("episodes", "target", "horizon", "budget", "initial_episodes", "explore", "model")
+        config = settings_from(
+            RunConfig,
+            preset,
+            self.method,
+            planner=parse_settings(self.set),
+            net=parse_settings(self.net),
+            fit=parse_settings(self.fit),
+            env=env,
             seeds=tuple(range(self.seed, self.seed + self.seeds)),
-            model=self.model or preset_model,
-            net={name: tuple(v) if isinstance(v, list) else v for name, v in net.items()},
-            planner=preset["planners"].get(self.method, {}) | parse_settings(self.set),
-            fit=as_settings("fit", FitSettings, preset["fit"] | parse_settings(self.fit)),
-            **{name: preset[name] for name in ("initial_episodes", "explore")},
-            **{name: getattr(self, name) or preset[name] for name in ("episodes", "horizon", "budget")},
+            **{name: getattr(self, name) for name in given},
         )
         with RunProgress(make_console(stderr=True), config.episodes, quiet=self.quiet) as progress:
             home = run_one(config, self.out, provenance(command_line()), progress.episode)

@@ -8,6 +8,7 @@ stacked, so that a layer of all of them is one product.
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -107,15 +108,12 @@ class MixtureNet(Model):
         log_std = low + jax.nn.softplus(log_std - low)
         return Mixture(jax.nn.log_softmax(logits, axis=-1), mean, log_std)
 
-    def densities(
-        self, obs: Float[Array, "B D"], action: Shaped[Array, "B ..."], change: Float[Array, "B D"]
-    ) -> Mixture:
+    def densities(self, inputs: Float[Array, "B F"], change: Float[Array, "B D"]) -> Mixture:
         """The predicted mixtures of B standardised changes; net ℓ of a DARMDN sees the true `change[:, :ℓ]`.
 
         Written for a batch, nets first, so that a layer of all nets is one product without any transposition.
         """
-        x = jax.vmap(self.inputs)(obs, action)
-        hidden = jnp.einsum("bf,lfh->lbh", x, self.layers[0].weight) + self.layers[0].bias[:, None]
+        hidden = jnp.einsum("bf,lfh->lbh", inputs, self.layers[0].weight) + self.layers[0].bias[:, None]
         if self.autoregressive:
             size = self.obs_size
             earlier = jnp.tril(jnp.ones((size, size)), -1)[:, :, None]  # net ℓ does not see s'_{≥ℓ}
@@ -127,7 +125,7 @@ class MixtureNet(Model):
 
     def density(self, obs: Float[Array, "D"], action: Shaped[Array, "..."], change: Float[Array, "D"]) -> Mixture:
         """`densities` for one transition."""
-        return jax.tree.map(lambda x: x[0], self.densities(obs[None], action[None], change[None]))
+        return jax.tree.map(lambda x: x[0], self.densities(self.inputs(obs, action)[None], change[None]))
 
     # ------------------------------------------------------------------------------------------------- what it says
 
@@ -214,24 +212,34 @@ def mixture_cdf(mixture: Mixture, change: Float[Array, "D"]) -> Float[Array, "D"
     return mixture_mean(mixture._replace(mean=jax.scipy.stats.norm.cdf(z)))
 
 
-def make_net(
-    task: Task,
-    key: PRNGKeyArray,
-    *,
-    autoregressive: bool,
-    deterministic: bool = True,
-    components: int = 1,
-    hidden: tuple[int, ...] = (50, 50),
-    activation: Activation = "silu",
-    particles: int = 1,
-) -> MixtureNet:
-    """An untrained net for a task."""
-    if not hidden or min(hidden) < 1:
-        raise GussError(f"a model needs hidden layers of at least 1 unit, got {hidden}")
-    if components < 1 or particles < 1:
-        raise GussError(f"components and particles must be at least 1, got {components} and {particles}")
-    if activation not in ACTIVATIONS:
-        raise GussError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+@dataclass(frozen=True)
+class NetSettings:
+    """What the networks of a model look like."""
+
+    hidden: tuple[int, ...] = (50, 50)
+    """Units of the hidden layers."""
+    activation: Activation = "silu"
+    """silu, relu or tanh."""
+    components: int = 1
+    """K: Gaussians in the mixture."""
+    deterministic: bool = True
+    """Plan with the predicted mean; otherwise with samples."""
+    particles: int = 1
+    """Samples per plan, if not deterministic."""
+
+    def __post_init__(self) -> None:
+        if not self.hidden or min(self.hidden) < 1:
+            raise GussError(f"a model needs hidden layers of at least 1 unit, got {self.hidden}")
+        if self.components < 1 or self.particles < 1:
+            raise GussError(f"components and particles must be at least 1, got {self.components} and {self.particles}")
+        if self.activation not in ACTIVATIONS:
+            raise GussError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
+
+
+def make_net(task: Task, key: PRNGKeyArray, *, autoregressive: bool, **settings: Any) -> MixtureNet:
+    """An untrained net for a task; `settings` are those of NetSettings."""
+    chosen = NetSettings(**settings)
+    hidden, components = chosen.hidden, chosen.components
     size = task.observations.size
     nets = size if autoregressive else 1
     outputs = 3 * components if autoregressive else components * (1 + 2 * size)
@@ -252,7 +260,7 @@ def make_net(
         actions=task.actions,
         autoregressive=autoregressive,
         components=components,
-        deterministic=deterministic,
-        activation=activation,
-        particles=particles,
+        deterministic=chosen.deterministic,
+        activation=chosen.activation,
+        particles=chosen.particles,
     )

@@ -23,6 +23,7 @@ class ElitePlanner(Planner):
     mutation_variance: float = setting(0.05, "Σ: variance of the noise added to every parameter")
     sample_std: float = setting(1.0, "standard deviation of freshly sampled weights and biases")
     policy_hidden: tuple[int, ...] = setting((5,), "units of the policy's hidden layers")
+    warm_start: bool = setting(True, "the last plan's policy is one of the initial ones (not in the paper)")
 
     def __check_init__(self) -> None:
         for name in ("num_initial", "num_new"):
@@ -57,18 +58,30 @@ class ElitePlanner(Planner):
         full, rest = divmod(budget - self.num_initial, self.num_new)
         return (self.num_initial,) + (self.num_new,) * full + ((rest,) if rest else ())
 
-    def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: tuple[()]) -> Archive:
-        """A_ME = ∅ (Alg. 4, line 3)."""
-        return archives.empty(jnp.zeros((policy.num_parameters(self.sizes),)), self.budget)
+    def first_memory(self) -> Float[Array, "params"]:
+        """No policy to start from: not a number."""
+        return jnp.full((policy.num_parameters(self.sizes),), jnp.nan)
+
+    def memory(self, state: Archive) -> Float[Array, "params"]:
+        """The policy acted with (`warm_start`): closed-loop, it is as good a guess for the next step."""
+        return archives.best(state) if self.warm_start else self.first_memory()
+
+    def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: Float[Array, "params"]) -> Archive:
+        """A_ME = ∅ (Alg. 4, line 3). The row that the first arrival will take holds what is remembered until then."""
+        empty = archives.empty(memory, self.budget)
+        return empty._replace(candidates=empty.candidates.at[0].set(memory))
 
     def ask(self, state: Archive, key: PRNGKeyArray, num: int) -> Float[Array, "N params"]:
         """SAMPLE for the first generation (line 4), SELECT and mutate for the others (lines 10–12)."""
         key_select, key_fresh, key_noise = jax.random.split(key, 3)
+        first = state.size == 0
         fresh = policy.sample(key_fresh, self.sizes, num, self.sample_std)
+        remembered = state.candidates[0]
+        fresh = fresh.at[0].set(jnp.where(first & jnp.all(jnp.isfinite(remembered)), remembered, fresh[0]))
         parents, found = archives.select(state, key_select, num)
         chosen = jnp.where(found[:, None], parents, fresh)  # Alg. 6, line 5: missing policies are sampled
         noise = self.mutation_variance**0.5 * jax.random.normal(key_noise, chosen.shape)
-        return chosen + jnp.where(state.size > 0, noise, 0.0)  # the initial policies are not mutated
+        return chosen + jnp.where(first, 0.0, noise)  # the initial policies are not mutated
 
     def act(self, candidate: Float[Array, "params"], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
         """φ(s)."""

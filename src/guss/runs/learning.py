@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from guss.agent import EXPLORE, explore_episodes, run_episodes
+from guss.agent.episodes import run_episodes
+from guss.agent.exploration import explore_episodes
+from guss.agent.learner import Learner, diverged, divergence_error
+from guss.agent.settings import AgentSettings
 from guss.envs import make_task
-from guss.errors import GussError, UnknownNameError
-from guss.models import MODELS
-from guss.models.fitting import Data, FitReport, FitSettings, append, empty_data, fit_all, horizon_r2
-from guss.models.mdn import MixtureNet
-from guss.models.oracle import Oracle
+from guss.errors import GussError
+from guss.models.judging import FitReport
 from guss.planners import make_planner
 from guss.runs.records import SCHEMA, append_lines, run_folder, write_json
 from guss.runs.timing import CompileClock
@@ -29,44 +27,25 @@ from guss.task import Task
 from guss.types import Planner, Transition
 
 
-@dataclass(frozen=True)
-class RunConfig:
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(AgentSettings):
     """Everything that decides a run's outcome."""
 
     env: str
-    method: str
     seeds: tuple[int, ...]
     episodes: int
-    horizon: int
-    budget: int
-    planner: dict[str, Any] = field(default_factory=dict)
-    """Settings of the planner."""
-    model: str = "darmdn"
-    """The model's name; "oracle" plans with the true dynamics and learns nothing."""
-    net: dict[str, Any] = field(default_factory=dict)
-    """Settings of the model's networks."""
-    fit: FitSettings = field(default_factory=FitSettings)
-    initial_episodes: int = 1
-    """Random episodes at the start; they count among `episodes`."""
-    explore: str = "smooth"
-    """How random actions follow each other: smooth or iid."""
+    """At most this many, random ones included."""
+    target: float | None = None
+    """Stop after a planned episode whose mean reward, over all seeds, reaches this."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
             raise GussError(f"a run needs seeds, each once, got {list(self.seeds)}")
-        if self.episodes < 1 or not self.initial_episodes >= 0:
-            raise GussError(
-                f"a run needs at least 1 episode and no negative number of random ones, "
-                f"got {self.episodes} and {self.initial_episodes}"
-            )
-        if self.initial_episodes == 0 and self.model != "oracle":
+        if self.episodes < 1:
+            raise GussError(f"a run needs at least 1 episode, got {self.episodes}")
+        if self.initial_episodes == 0 and self.learns:
             raise GussError("a learned model needs at least 1 random episode at the start, got initial_episodes 0")
-        if self.explore not in EXPLORE:
-            raise UnknownNameError("way to explore", self.explore, EXPLORE)
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
 @dataclass
@@ -89,7 +68,6 @@ def run_one(
     """Run it and store its records; returns the run's folder."""
     task = make_task(config.env)
     planner = make_planner(config.method, task, horizon=config.horizon, budget=config.budget, **config.planner)
-    MODELS[config.model]  # an unknown model is told before anything is written
     if config.horizon > task.episode_length:
         raise GussError(f"the horizon of {config.horizon} is longer than the episode of {task.episode_length} steps")
     home = run_folder(out, config.env, config.method, config.to_json())
@@ -97,55 +75,47 @@ def run_one(
     for name in ("episodes.jsonl", "timings.jsonl"):
         (home / name).unlink(missing_ok=True)
     write_json(home / "config.json", {"schema": SCHEMA, "config": config.to_json(), "provenance": origin})
-    learner = Learner(config, task, planner)
+    loop = Loop(config, task, planner)
     for episode in range(config.episodes):
-        moves, news, timing = learner.episode(episode)
+        moves, news, timing = loop.episode(episode)
         _store(home, config, task, episode, moves, news, timing)
         if on_episode is not None:
             on_episode(news)
+        if config.target is not None and news.phase == "plan" and news.mean_reward >= config.target:
+            break
     return home
 
 
-class Learner:
-    """The state of a run between episodes: a model and data for every seed."""
+class Loop:
+    """Alg. 1 for all seeds at once, an episode at a time."""
 
     def __init__(self, config: RunConfig, task: Task, planner: Planner) -> None:
         self.config, self.task, self.planner = config, task, planner
         self.keys = jax.vmap(jax.random.key)(jnp.asarray(config.seeds, jnp.int32))
-        self.models: MixtureNet | Oracle
-        if config.model == "oracle":
-            self.models = Oracle.of(task)
-        else:
-            make = MODELS[config.model].item
-            keys = jax.vmap(lambda key: jax.random.fold_in(key, 2**20))(self.keys)  # beyond any episode's
-            self.fresh = jax.jit(jax.vmap(lambda key: make(task, key, **config.net)))(keys)
-            self.models = self.fresh
-            rows = config.episodes * task.episode_length
-            one = empty_data(task.observations.size, task.actions.shape, task.actions.dtype, rows)
-            self.data: Data = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(config.seeds), *x.shape)), one)
+        self.learner = Learner(config, task, self.keys, capacity=config.episodes * task.episode_length)
 
     def episode(self, number: int) -> tuple[Transition, EpisodeNews, dict[str, Any]]:
         """One episode of every seed: [T, S, …], what to tell, and what to note beside it."""
         started = time.perf_counter()
         keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(self.keys)
-        report, fit_seconds = None, 0.0
+        report, fit_seconds, ahead = None, 0.0, None
         random = number < self.config.initial_episodes
         with CompileClock() as clock:
-            if not random and isinstance(self.models, MixtureNet):
-                self.models, report = self._fit(keys, number)
-                fit_seconds = time.perf_counter() - started
             if random:
                 moves = explore_episodes(self.task, keys, self.task.episode_length, self.config.explore)
             else:
-                per_seed = isinstance(self.models, MixtureNet)
-                moves = run_episodes(self.planner, self.models, self.task, keys, per_seed=per_seed).transition
+                report = self._fit(keys, number)
+                fit_seconds = time.perf_counter() - started
+                learner = self.learner
+                moves = run_episodes(
+                    self.planner, learner.models, self.task, keys, per_seed=learner.per_seed
+                ).transition
+            moves = jax.device_get(moves)
             self._check(number, moves)
-            ahead = None
-            if isinstance(self.models, MixtureNet):
-                if not random:
-                    ahead = _ahead(self.models, moves, self.config.horizon)  # before this episode was learned from
-                self.data = _append_all(self.data, moves)
-            jax.block_until_ready(moves)
+            obs, action, next_obs = (np.swapaxes(x, 0, 1) for x in (moves.obs, moves.action, moves.next_obs))
+            if not random:
+                ahead = self.learner.ahead(obs, action, next_obs)  # before this episode is learned from
+            self.learner.add(obs, action, next_obs, np.ones(obs.shape[:2], bool))
         seconds = time.perf_counter() - started
         unsafe = unsafe_steps(self.task, moves)
         news = EpisodeNews(
@@ -163,18 +133,11 @@ class Learner:
         timing |= _error_record(report, ahead)
         return moves, news, timing
 
-    def _fit(self, keys: Array, number: int) -> tuple[MixtureNet, FitReport]:
-        assert isinstance(self.models, MixtureNet)
-        fit_keys = jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys)
-        models, report = fit_all(self.models, self.fresh, self.data, fit_keys, self.config.fit)
-        broken = np.asarray(report.diverged) | ~np.isfinite(np.asarray(report.nll))
-        if broken.any():
-            seeds = [seed for seed, bad in zip(self.config.seeds, broken, strict=True) if bad]
-            raise GussError(
-                f"the model diverged while fitting for episode {number} (seeds {seeds}: its error on held-out "
-                f"data is not finite); lower the learning rate, or look for outliers. Episodes before are kept."
-            )
-        return models, report
+    def _fit(self, keys: Array, number: int) -> FitReport | None:
+        report = self.learner.fit(jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys))
+        if report is not None and (broken := diverged(report)).any():
+            raise divergence_error(number, [s for s, bad in zip(self.config.seeds, broken, strict=True) if bad])
+        return report
 
     def _check(self, number: int, moves: Transition) -> None:
         """Observations, rewards and costs must be finite: name the episode, the step and the dimension if not."""
@@ -189,26 +152,6 @@ class Learner:
                     f"{name} of task {self.task.name!r} is not finite in episode {number}, step {where[0]}, "
                     f"seed {self.config.seeds[where[1]]}{dimension}: {values[tuple(where)]}. Episodes before are kept."
                 )
-
-
-@jax.jit
-def _append_all(data: Data, moves: Transition) -> Data:
-    obs, action, next_obs = (jnp.swapaxes(x, 0, 1) for x in (moves.obs, moves.action, moves.next_obs))
-    return jax.vmap(append)(data, obs, action, next_obs, jnp.ones(obs.shape[:2], bool))
-
-
-def _ahead(models: MixtureNet, moves: Transition, horizon: int) -> np.ndarray:
-    """R² at the planning horizon on an episode the models have not seen, [S, D]."""
-    obs, action, next_obs = (jnp.swapaxes(x, 0, 1) for x in (moves.obs, moves.action, moves.next_obs))
-    return np.asarray(_horizon_r2_all(models, obs, action, next_obs, horizon=horizon))
-
-
-_horizon_r2_all = jax.jit(
-    lambda models, obs, action, next_obs, horizon: jax.vmap(lambda m, o, a, n: horizon_r2(m, o, a, n, horizon))(
-        models, obs, action, next_obs
-    ),
-    static_argnames="horizon",
-)
 
 
 def _error_record(report: FitReport | None, ahead: np.ndarray | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from guss.agent import run_episodes
+from guss.agent.episodes import run_episodes
 from guss.envs.toy import CELLS, PAPER_LAYOUT, ToyLayout, toy_task
 from guss.errors import GussError
 from guss.models.oracle import Oracle

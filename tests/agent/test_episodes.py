@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from problems import ACTIONS, make_task
 
-from guss.agent import run_episodes
+from guss.agent.episodes import run_episodes
 from guss.envs.toy import SafeToyEnv, toy_task
 from guss.errors import GussError
 from guss.models.oracle import Oracle

@@ -1,4 +1,4 @@
-"""The agent's loop on compiled tasks: closed-loop episodes and first data, all seeds in one program."""
+"""Closed-loop episodes on compiled tasks: whole episodes, all seeds, one program."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
-from guss.errors import GussError, UnknownNameError
+from guss.errors import GussError
 from guss.planners.engine import Diagnostics, Monitor, plan_one
 from guss.task import Task
-from guss.types import Actions, DiscreteActions, Model, Planner, Transition
-
-EXPLORE = ("smooth", "iid")
-RHO, HOLD = 0.9, 4
+from guss.types import Model, Planner, Transition
 
 
 class Walk(NamedTuple):
@@ -42,7 +39,7 @@ def _start(planner: Planner, task: Task, key: PRNGKeyArray) -> Walk:
     return Walk(task.reset(key_reset), planner.first_memory(), key_steps)
 
 
-def _fitted(planner: Planner, model: Model, task: Task) -> Planner:
+def with_model_inputs(planner: Planner, model: Model, task: Task) -> Planner:
     """The planner with policy inputs standardised by the model, if the task leaves them open."""
     scale = model.policy_inputs()
     if task.policy_inputs is not None or scale is None:
@@ -56,7 +53,7 @@ def _step(
     """Alg. 1, lines 13–15: plan, act on the real system, store the transition."""
     assert task.step is not None
     key_plan, key_world = jax.random.split(jax.random.fold_in(walk.key, t))
-    planner = _fitted(planner, model, task)
+    planner = with_model_inputs(planner, model, task)
     plan = plan_one(planner, model, task, walk.obs, key_plan, walk.memory, monitor)
     next_obs = task.step(walk.obs, plan.action, key_world)
     transition = Transition(
@@ -127,51 +124,3 @@ def run_episodes(
         if on_progress is not None:
             on_progress(start + each)
     return jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
-
-
-# ------------------------------------------------------------------------------------------------- the first data
-
-
-def explore(actions: Actions, key: PRNGKeyArray, steps: int, how: str) -> Shaped[Array, "T ..."]:
-    """π⁰ of Alg. 1: random actions for one episode. Every action is uniform; they differ in how they follow.
-
-    "iid": independent, as the paper's. "smooth": continuous actions drift (autoregressive, ρ = 0.9), discrete ones
-    are held for a few steps, so that the system is moved further than by independent draws, which average out.
-    """
-    if how not in EXPLORE:
-        raise UnknownNameError("way to explore", how, EXPLORE)
-    if how == "iid":
-        return actions.sample(key, (steps,))
-    if isinstance(actions, DiscreteActions):
-        draws = actions.sample(key, (-(-steps // HOLD),))
-        return jnp.repeat(draws, HOLD, axis=0)[:steps]
-    noise = jax.random.normal(key, (steps, *actions.shape))
-
-    def drift(now: Array, push: Array) -> tuple[Array, Array]:
-        now = RHO * now + (1.0 - RHO**2) ** 0.5 * push
-        return now, now
-
-    _, path = jax.lax.scan(drift, noise[0], noise)
-    low, high = actions.bounds()
-    return low[None] + (high - low)[None] * jax.scipy.stats.norm.cdf(path)
-
-
-@partial(jax.jit, static_argnames=("steps", "how"))
-def explore_episodes(task: Task, keys: Key[Array, "S"], steps: int, how: str) -> Transition:
-    """One episode of random actions for every key; arrays [T, S, …]."""
-
-    def one(key: PRNGKeyArray) -> Transition:
-        assert task.reset is not None
-        key_reset, key_actions, key_world = jax.random.split(key, 3)
-
-        def step(obs: Array, now: tuple[Array, PRNGKeyArray]) -> tuple[Array, Transition]:
-            action, key_step = now
-            assert task.step is not None
-            next_obs = task.step(obs, action, key_step)
-            reward = jnp.asarray(task.reward(obs, action, next_obs), jnp.float32)
-            return next_obs, Transition(obs, action, reward, task.costs(obs, action, next_obs), next_obs)
-
-        actions = explore(task.actions, key_actions, steps, how)
-        return jax.lax.scan(step, task.reset(key_reset), (actions, jax.random.split(key_world, steps)))[1]
-
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), jax.vmap(one)(keys))

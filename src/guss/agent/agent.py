@@ -1,0 +1,287 @@
+"""`Agent`: learn to control one system from few episodes, and plan safely in what was learned (Alg. 1).
+
+    agent = Agent("safe-pendulum")              or a Task, or a Gymnasium environment
+    agent.learn(20)                             episodes on that system
+    action = agent.act(obs)                     a safe plan's first action
+
+Who owns the real system drives it: `act(obs)`, then `observe(transition)`, with `end=True` at an episode's end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray, PyTree
+
+from guss.agent.episodes import run_episodes, with_model_inputs
+from guss.agent.exploration import explore, explore_episodes
+from guss.agent.learner import Learner, diverged, divergence_error
+from guss.agent.settings import AgentSettings, settings_from
+from guss.agent.systems import Checked, HostSystem, read_trace, resolve
+from guss.errors import GussError
+from guss.loading import find_preset
+from guss.models.judging import FitReport
+from guss.planners import make_planner
+from guss.planners.engine import Diagnostics, Plan, plan_one
+from guss.task import Task
+from guss.types import Model, Planner, Transition
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What one episode came to."""
+
+    episode: int
+    phase: str
+    """random, initial_policy or plan."""
+    steps: int
+    mean_reward: float
+    unsafe_pct: float
+    """Share of steps with any soft constraint violated."""
+    model: dict[str, Any] = field(default_factory=dict)
+    """How good the model was on held-out data: nll, r2, ks; r2_horizon on this very episode."""
+    fit_seconds: float = 0.0
+    plan_seconds: float = 0.0
+
+
+class Agent:
+    """Learns a model of one system and controls it by planning in that model."""
+
+    def __init__(
+        self,
+        system: Any,
+        *,
+        task: Task | None = None,
+        seed: int = 0,
+        initial_policy: Callable[[np.ndarray], Any] | None = None,
+        traces: Iterable[str | Path | Transition] = (),
+        preset: dict[str, Any] | None = None,
+        method: str = "guss",
+        **settings: Any,
+    ) -> None:
+        """`system`: an environment's name, a Task, or a Gymnasium environment (with its `task`, unless it is ours).
+
+        `initial_policy(obs)`: your own controller, for the first episodes instead of random actions. `traces`: logged
+        transitions to learn from before the first step (NPZ files or batches); then no random episode comes first
+        unless `initial_episodes` says so. `settings` are those of AgentSettings, with `planner`, `net` and `fit` as
+        dicts; what is not given comes from the preset of that name in experiments/, or the defaults.
+        """
+        self.task, self.env = resolve(system, task)
+        logged = [trace if isinstance(trace, Transition) else read_trace(trace) for trace in traces]
+        if logged:
+            settings.setdefault("initial_episodes", 0)
+        chosen = find_preset(self.task.name) if preset is None else preset
+        self.settings = settings_from(AgentSettings, chosen, method, **settings)
+        self.initial_policy = initial_policy
+        self.planner: Planner = make_planner(
+            method, self.task, horizon=self.settings.horizon, budget=self.settings.budget, **self.settings.planner
+        )
+        self.seed = seed
+        self.key = jax.random.key(seed)
+        self.learner = Learner(self.settings, self.task, self.key[None], capacity=8 * self.task.episode_length)
+        self.checked = Checked(self.task)
+        self.history: list[Episode] = []
+        self.last_plan: Diagnostics | None = None
+        """What the last plan was worth."""
+        self._report: FitReport | None = None
+        self._fitted_rows = -1  # how many rows the model was last fitted to
+        self._fit_seconds = self._plan_seconds = 0.0
+        self._steps: list[tuple[Transition, bool]] = []  # of the episode under way; whether to learn from them
+        self._acts = 0
+        self._memory: PyTree = ()
+        self._begin()
+        for trace in logged:
+            self.remember(trace)
+
+    # ---------------------------------------------------------------------------------------------- a user's own loop
+
+    @property
+    def episode(self) -> int:
+        """The number of the episode under way."""
+        return len(self.history)
+
+    @property
+    def phase(self) -> str:
+        """Who acts in the episode under way: "random", "initial_policy" or "plan"."""
+        if self.episode >= self.settings.initial_episodes:
+            return "plan"
+        return "random" if self.initial_policy is None else "initial_policy"
+
+    def act(self, obs: Any) -> np.ndarray:
+        """The action to take now, as a NumPy array (a scalar array for a single discrete choice)."""
+        where = f"episode {self.episode}, step {len(self._steps)}"
+        array = self.checked.obs(obs, where)
+        started = time.perf_counter()
+        if self.phase == "random":
+            length = self.task.episode_length
+            key = jax.random.fold_in(self._key_first, len(self._steps) // length)
+            action = np.asarray(_explored(self.task.actions, key, length, self.settings.explore))[
+                len(self._steps) % length
+            ]
+        elif self.phase == "initial_policy":
+            assert self.initial_policy is not None
+            action = self.checked.action(self.initial_policy(array), f"initial_policy in {where}")
+        else:
+            self.fit()
+            started = time.perf_counter()
+            key = jax.random.split(jax.random.fold_in(self._key_steps, self._acts))[0]  # as in a compiled episode
+            plan: Plan = _plan(self.planner, self._model(), self.task, jnp.asarray(array), key, self._memory)
+            self._memory, self.last_plan = plan.memory, jax.device_get(plan.diagnostics)
+            action = np.asarray(plan.action)
+        self._acts += 1
+        self._plan_seconds += time.perf_counter() - started
+        return np.asarray(action)  # also where NumPy made a scalar of it
+
+    def observe(self, transition: Transition, *, end: bool = False, use: bool = True) -> None:
+        """What the system did. `reward` and `cost` may be None: then the task's functions say.
+
+        `end`: the episode is over (it also is after the task's episode length). `use=False`: not to be learned from, as
+        when the system was moved by hand. A transition that is not usable is an error, and nothing of it is kept.
+        """
+        where = f"episode {self.episode}, step {len(self._steps)}"
+        self._steps.append((self.checked.transition(transition, where), use))
+        if end or len(self._steps) >= self.task.episode_length:
+            self._close()
+
+    def reset(self) -> None:
+        """A new episode begins; what was observed of an unfinished one is kept as an episode."""
+        if self._steps:
+            self._close()
+        self._begin()
+
+    def remember(self, trace: Transition, use: np.ndarray | None = None) -> None:
+        """Learn from a batch of logged transitions, arrays [N, …]; reward and cost are not needed."""
+        rows = self.checked.batch(trace)
+        keep = np.ones(len(rows[0]), bool) if use is None else np.asarray(use, bool)
+        if keep.shape != (len(rows[0]),):
+            raise GussError(f"`use` says for each of the {len(rows[0])} transitions, got shape {keep.shape}")
+        obs, action, next_obs, kept = (x[None] for x in (*rows, keep))
+        self.learner.add(obs, action, next_obs, kept)
+
+    def fit(self) -> FitReport | None:
+        """Fit the model to everything observed so far; does nothing if there is nothing new."""
+        if not self.learner.per_seed or self._fitted_rows == self.learner.rows:
+            return self._report
+        if self.learner.rows == 0:
+            raise GussError(
+                "there is nothing to learn from yet: let initial_episodes be at least 1, or bring traces along"
+            )
+        started = time.perf_counter()
+        report = self.learner.fit(jax.random.fold_in(self._key_episode, 0)[None])
+        assert report is not None
+        if diverged(report).any():
+            raise divergence_error(self.episode, [self.seed])
+        self._report, self._fitted_rows = jax.tree.map(lambda x: np.asarray(x)[0], report), self.learner.rows
+        self._fit_seconds += time.perf_counter() - started
+        return self._report
+
+    # -------------------------------------------------------------------------------------------------- whole episodes
+
+    def learn(
+        self, episodes: int, *, target: float | None = None, on_episode: Callable[[Episode], Any] | None = None
+    ) -> list[Episode]:
+        """Up to `episodes` more episodes on the system, or until a planned one's mean reward reaches `target`."""
+        if episodes < 1:
+            raise GussError(f"learn at least 1 episode, got {episodes}")
+        compiled = self.task.step is not None and self.task.reset is not None
+        if self.env is None and not compiled:
+            raise GussError(
+                f"task {self.task.name!r} has no step and reset functions, so there is nothing to act on: give the "
+                f"Agent a Gymnasium environment, or drive the system yourself with act(obs) and observe(transition)"
+            )
+        self.reset()
+        before = len(self.history)
+        for _ in range(episodes):
+            if self.env is None and self.phase != "initial_policy":
+                self._compiled_episode()
+            else:
+                self._host_episode()
+            news = self.history[-1]
+            if on_episode is not None:
+                on_episode(news)
+            if target is not None and news.phase == "plan" and news.mean_reward >= target:
+                break
+        return self.history[before:]
+
+    def _compiled_episode(self) -> None:
+        """One episode of a compiled task: one program."""
+        keys = self._key_episode[None]
+        if self.phase == "random":
+            moves = explore_episodes(self.task, keys, self.task.episode_length, self.settings.explore)
+        else:
+            self.fit()
+            started = time.perf_counter()
+            learner = self.learner
+            moves = run_episodes(self.planner, learner.models, self.task, keys, per_seed=learner.per_seed).transition
+            self._plan_seconds += time.perf_counter() - started
+        alone = jax.tree.map(lambda x: np.asarray(x)[:, 0], moves)
+        self.checked.finite(alone, self.episode)
+        self._steps = [(Transition(*(x[t] for x in alone)), True) for t in range(alone.obs.shape[0])]
+        self._close()
+
+    def _host_episode(self) -> None:
+        """One episode of a Gymnasium environment, or of a compiled task step by step."""
+        system = HostSystem(self.task, self.env)
+        episode = self.episode
+        obs = system.reset(self._key_reset, self.seed, episode)
+        while self.episode == episode:
+            transition, end = system.step(obs, self.act(obs), self._key_steps, len(self._steps))
+            self.observe(transition, end=end)
+            obs = np.asarray(transition.next_obs)
+
+    # -------------------------------------------------------------------------------------------------------- the rest
+
+    def _begin(self) -> None:
+        self._steps, self._acts = [], 0
+        self._fit_seconds = self._plan_seconds = 0.0
+        self._key_episode = jax.random.fold_in(self.key, self.episode)
+        self._key_reset, self._key_steps = jax.random.split(self._key_episode)
+        self._key_first = jax.random.split(self._key_episode, 3)[1]
+        self._memory = self.planner.first_memory()
+
+    def _close(self) -> None:
+        """The episode is over: judge the model by it, keep its transitions, write down what it came to."""
+        stack: Any = lambda name: np.stack([getattr(move, name) for move, _ in self._steps])  # noqa: E731
+        obs, action, next_obs = (stack(name)[None] for name in ("obs", "action", "next_obs"))
+        reward, cost = stack("reward"), stack("cost")
+        model: dict[str, Any] = {}
+        if self.phase == "plan" and self._report is not None:
+            ahead = self.learner.ahead(obs, action, next_obs)
+            measures = {name: getattr(self._report, name) for name in ("nll", "r2", "ks")}
+            measures |= {} if ahead is None else {"r2_horizon": ahead[0]}
+            model = {name: np.asarray(value, float).round(5).tolist() for name, value in measures.items()}
+        self.learner.add(obs, action, next_obs, np.asarray([[use for _, use in self._steps]]))
+        soft = np.asarray(self.task.soft, bool)
+        self.history.append(
+            Episode(
+                episode=self.episode,
+                phase=self.phase,
+                steps=len(self._steps),
+                mean_reward=float(reward.mean(dtype=np.float64)),
+                unsafe_pct=100.0 * float(np.any(cost[:, soft] > 0, axis=1).mean()),
+                model=model,
+                fit_seconds=self._fit_seconds,
+                plan_seconds=self._plan_seconds,
+            )
+        )
+        self._begin()
+
+    def _model(self) -> Model:
+        if not self.learner.per_seed:
+            return self.learner.models
+        return jax.tree.map(lambda x: x[0], self.learner.models)
+
+
+@jax.jit
+def _plan(planner: Planner, model: Model, task: Task, obs: Array, key: PRNGKeyArray, memory: PyTree) -> Plan:
+    return plan_one(with_model_inputs(planner, model, task), model, task, obs, key, memory)
+
+
+_explored = jax.jit(explore, static_argnums=(0, 2, 3))

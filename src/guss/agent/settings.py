@@ -1,0 +1,88 @@
+"""How an agent learns and plans, as plain settings; presets and flags become these."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from guss.agent.exploration import EXPLORE
+from guss.errors import GussError, UnknownNameError
+from guss.models import MODELS
+from guss.models.ensemble import ModelSettings
+from guss.models.fitting import FitSettings
+from guss.planners import as_settings
+
+T = TypeVar("T", bound="AgentSettings")
+PRESET_KEYS = ("env", "episodes", "target", "horizon", "budget", "initial_episodes", "explore")
+PRESET_TABLES = ("model", "fit", "planners")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSettings:
+    """Everything that decides how an agent behaves, but for its seed."""
+
+    method: str = "guss"
+    """The planner."""
+    horizon: int = 15
+    """H: steps of a plan."""
+    budget: int = 100
+    """M: plans evaluated per step."""
+    planner: dict[str, Any] = field(default_factory=dict)
+    """The planner's own settings."""
+    model: str = "darmdn"
+    """The model's name; "oracle" plans with the true dynamics and learns nothing."""
+    net: ModelSettings = field(default_factory=ModelSettings)
+    """What the model looks like."""
+    fit: FitSettings = field(default_factory=FitSettings)
+    """How it is trained."""
+    initial_episodes: int = 1
+    """Episodes with random actions (or the user's own controller) at the start."""
+    explore: str = "smooth"
+    """How random actions follow each other: smooth or iid."""
+
+    def __post_init__(self) -> None:
+        MODELS[self.model]  # an unknown name is told here
+        if self.initial_episodes < 0:
+            raise GussError(f"initial_episodes must not be negative, got {self.initial_episodes}")
+        if self.explore not in EXPLORE:
+            raise UnknownNameError("way to explore", self.explore, EXPLORE)
+
+    @property
+    def learns(self) -> bool:
+        """Whether there is a model to fit."""
+        return self.model != "oracle"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+
+def settings_from(
+    cls: type[T],
+    preset: dict[str, Any],
+    method: str,
+    *,
+    planner: dict[str, Any] | None = None,
+    net: dict[str, Any] | None = None,
+    fit: dict[str, Any] | None = None,
+    **overrides: Any,
+) -> T:
+    """Settings of a method from a preset (the tables of a TOML file); what is given and not None overrides it."""
+    known = (*PRESET_KEYS, *PRESET_TABLES)
+    for name in preset:
+        if name not in known:
+            raise UnknownNameError("entry of the preset", name, known)
+    model = dict(preset.get("model", {}))
+    names = {f.name for f in dataclasses.fields(cls)}
+    values: dict[str, Any] = {name: preset[name] for name in PRESET_KEYS if name in preset and name in names}
+    values |= {"model": model.pop("name")} if "name" in model else {}
+    values |= {name: value for name, value in overrides.items() if value is not None}
+    return cls(
+        method=method,
+        planner=preset.get("planners", {}).get(method, {}) | (planner or {}),
+        net=as_settings("the model", ModelSettings, model | (net or {})),
+        fit=as_settings("fit", FitSettings, preset.get("fit", {}) | (fit or {})),
+        **values,
+    )

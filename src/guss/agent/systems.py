@@ -1,0 +1,214 @@
+"""The real system's side of an agent: what it is, one step of it, and checks of everything that comes from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from guss.envs import ENVS, make_task
+from guss.errors import GussError
+from guss.task import Task
+from guss.types import Actions, ContinuousActions, Transition
+
+
+def resolve(system: Any, task: Task | None) -> tuple[Task, gymnasium.Env[Any, Any] | None]:
+    """The Task of a system, and the Gymnasium environment to act on if it is one."""
+    if isinstance(system, Task):
+        if task is not None:
+            raise GussError("a Task was given twice: as the system and as `task`")
+        return system, None
+    if isinstance(system, str) and "/" not in system:
+        return make_task(system) if task is None else task, None
+    env = gymnasium.make(system) if isinstance(system, str) else system
+    if not isinstance(env, gymnasium.Env):
+        raise GussError(
+            f"an Agent's system is an environment's name, a Task or a Gymnasium environment, "
+            f"got {type(system).__name__}"
+        )
+    if task is None:
+        gym_id = None if env.spec is None else env.spec.id
+        found = [entry for entry in ENVS if entry.item.gym_id == gym_id]
+        if not found:
+            raise GussError(
+                f"nothing is known of the Gymnasium environment {gym_id or type(env.unwrapped).__name__!r}: describe "
+                f"its reward, constraints and behaviour in a Task and give it as `task=`"
+            )
+        task = found[0].item.make_task()
+    _check_spaces(env, task)
+    return task, env
+
+
+def _check_spaces(env: gymnasium.Env[Any, Any], task: Task) -> None:
+    """The Task and the environment must speak of the same observations and actions."""
+    shape = env.observation_space.shape
+    if shape != (task.observations.size,):
+        raise GussError(
+            f"task {task.name!r} has observations of shape ({task.observations.size},), the environment {shape} "
+            f"({env.observation_space}); flatten them with gymnasium.wrappers.FlattenObservation if they are nested"
+        )
+    space: Any = env.action_space
+    if isinstance(task.actions, ContinuousActions):
+        fits = isinstance(space, gymnasium.spaces.Box) and space.shape == task.actions.shape
+        fits = fits and np.allclose(space.low, task.actions.low) and np.allclose(space.high, task.actions.high)
+    elif task.actions.scalar:
+        fits = isinstance(space, gymnasium.spaces.Discrete)
+        fits = fits and (int(space.n), int(space.start)) == (task.actions.num_values[0], task.actions.first[0])
+    else:
+        fits = isinstance(space, gymnasium.spaces.MultiDiscrete) and space.shape == task.actions.shape
+        fits = fits and np.array_equal(space.nvec, task.actions.num_values)
+        fits = fits and np.array_equal(space.start, task.actions.first)
+    if not fits:
+        raise GussError(f"task {task.name!r} has the actions {task.actions}, the environment has {space}")
+
+
+class HostSystem:
+    """One step at a time: a Gymnasium environment, or a compiled task where its own controller runs in Python."""
+
+    def __init__(self, task: Task, env: gymnasium.Env[Any, Any] | None) -> None:
+        self.task, self.env = task, env
+
+    def reset(self, key: PRNGKeyArray, seed: int, episode: int) -> np.ndarray:
+        """The first observation; a Gymnasium environment gets a seed derived from (seed, episode)."""
+        if self.env is None:
+            assert self.task.reset is not None
+            return np.asarray(self.task.reset(key))
+        derived = int(np.random.SeedSequence([seed, episode]).generate_state(1)[0])
+        return self.env.reset(seed=derived)[0]
+
+    def step(self, obs: Any, action: np.ndarray, key: PRNGKeyArray, t: int) -> tuple[Transition, bool]:
+        """What the action did, and whether the episode is over."""
+        if self.env is None:
+            assert self.task.step is not None
+            key_world = jax.random.split(jax.random.fold_in(key, t))[1]
+            next_obs = np.asarray(_step(self.task, jnp.asarray(obs), jnp.asarray(action), key_world))
+            return _transition(obs, action, None, None, next_obs), False
+        next_obs, reward, terminated, truncated, info = self.env.step(action if action.shape else action.item())
+        return _transition(obs, action, reward, self._costs(info), next_obs), bool(terminated or truncated)
+
+    def _costs(self, info: dict[str, Any]) -> Any:
+        """The environment's own costs, if it tells them in a way that fits the task; otherwise the task's say."""
+        names = [constraint.name for constraint in self.task.constraints]
+        told = info.get("costs")
+        if isinstance(told, dict) and set(names) <= set(told):
+            return np.asarray([told[name] for name in names], np.float32)
+        if len(names) == 1 and "cost" in info:
+            return np.asarray([info["cost"]], np.float32)
+        return None
+
+
+def _transition(obs: Any, action: Any, reward: Any, cost: Any, next_obs: Any) -> Transition:
+    fields: Any = [None if x is None else np.asarray(x) for x in (obs, action, reward, cost, next_obs)]
+    return Transition(*fields)
+
+
+@jax.jit
+def _step(task: Task, obs: Any, action: Any, key: PRNGKeyArray) -> Any:
+    assert task.step is not None
+    return task.step(obs, action, key)
+
+
+@jax.jit
+def _judge(task: Task, obs: Any, action: Any, next_obs: Any) -> tuple[Any, Any]:
+    return jnp.asarray(task.reward(obs, action, next_obs), jnp.float32), task.costs(obs, action, next_obs)
+
+
+class Checked:
+    """What comes from outside, as arrays of the right shape; or an error that names the episode and the dimension."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def obs(self, value: Any, where: str, name: str = "the observation") -> np.ndarray:
+        """One observation."""
+        return self._array(value, (self.task.observations.size,), np.float32, f"{name} of {where}")
+
+    def action(self, value: Any, where: str) -> np.ndarray:
+        """One action, within its bounds."""
+        actions = self.task.actions
+        array = self._array(value, actions.shape, np.dtype(actions.dtype), f"the action of {where}")
+        low, high = _range(actions)
+        if not ((array >= low - 1e-6) & (array <= high + 1e-6)).all():
+            raise GussError(
+                f"the action of {where} must be between {low.tolist()} and {high.tolist()}, got {array.tolist()}"
+            )
+        return array
+
+    def transition(self, move: Transition, where: str) -> Transition:
+        """One transition; the task's functions fill in reward and cost where they are None."""
+        obs = self.obs(move.obs, where, "obs")
+        action = self.action(move.action, where)
+        next_obs = self.obs(move.next_obs, where, "next_obs")
+        reward: Any = move.reward
+        cost: Any = move.cost
+        if reward is None or cost is None:
+            known = jax.device_get(_judge(self.task, obs, action, next_obs))
+            reward, cost = (
+                mine if mine is not None else task for mine, task in zip((reward, cost), known, strict=True)
+            )
+        names = [constraint.name for constraint in self.task.constraints]
+        reward = self._array(reward, (), np.float32, f"the reward of {where}")
+        cost = self._array(cost, (len(names),), np.float32, f"the cost of {where} (constraints {', '.join(names)})")
+        return _transition(obs, action, reward, cost, next_obs)
+
+    def batch(self, trace: Transition) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Observations, actions and next observations of a logged trace, [N, …]."""
+        count = len(np.asarray(trace.obs))
+        size, actions = self.task.observations.size, self.task.actions
+        return (
+            self._array(trace.obs, (count, size), np.float32, "obs of the trace"),
+            self._array(trace.action, (count, *actions.shape), np.dtype(actions.dtype), "action of the trace"),
+            self._array(trace.next_obs, (count, size), np.float32, "next_obs of the trace"),
+        )
+
+    def finite(self, moves: Transition, episode: int) -> None:
+        """A whole episode [T, …] of a compiled task."""
+        for name in ("next_obs", "reward", "cost"):
+            values = np.asarray(getattr(moves, name))
+            if not np.isfinite(values).all():
+                t, *rest = np.argwhere(~np.isfinite(values))[0].tolist()
+                which = f", dimension {rest[0]}" if rest else ""
+                raise GussError(
+                    f"{name} of task {self.task.name!r} is not finite in episode {episode}, step {t}{which}: "
+                    f"{values[(t, *rest)]}. Episodes before are kept."
+                )
+
+    def _array(self, value: Any, shape: tuple[int, ...], dtype: Any, what: str) -> np.ndarray:
+        try:
+            array = np.asarray(value, dtype)
+        except (TypeError, ValueError) as error:
+            raise GussError(f"{what} must be numbers of shape {shape}, got {value!r}: {error}") from error
+        if array.shape != shape:
+            raise GussError(f"{what} must have shape {shape} for task {self.task.name!r}, got {array.shape}")
+        if not np.isfinite(array).all():
+            bad = np.argwhere(~np.isfinite(array))[0].tolist()
+            which = f" in dimension {bad[0] if len(bad) == 1 else bad}" if bad else ""
+            raise GussError(f"{what} is not finite{which}: {np.array2string(array, threshold=20)}")
+        return array
+
+
+def _range(actions: Actions) -> tuple[np.ndarray, np.ndarray]:
+    if isinstance(actions, ContinuousActions):
+        return np.asarray(actions.low), np.asarray(actions.high)
+    low, count = (np.asarray(x).reshape(actions.shape) for x in (actions.first, actions.num_values))
+    return low, np.asarray(low + count - 1)
+
+
+def read_trace(path: str | Path) -> Transition:
+    """A logged trace: an NPZ file with `obs`, `action` and `next_obs`, as a run's traces have (reward and cost too)."""
+    try:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            held = dict(arrays)
+    except (OSError, ValueError) as error:
+        raise GussError(f"cannot read the trace {path}: {error}") from error
+    missing = [name for name in ("obs", "action", "next_obs") if name not in held]
+    if missing:
+        raise GussError(
+            f"the trace {path} has no {', '.join(missing)}; it holds {', '.join(sorted(held)) or 'nothing'}"
+        )
+    return _transition(held["obs"], held["action"], held.get("reward"), held.get("cost"), held["next_obs"])

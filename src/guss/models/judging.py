@@ -1,0 +1,90 @@
+"""How good a model is, on transitions it was not trained on: NLL, R² at one step and at the horizon, calibration."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+from guss.models.mdn import MixtureNet, mixture_cdf, mixture_mean
+from guss.types import Model
+
+
+class FitReport(NamedTuple):
+    """How good the fit is, on rows that were held out of training."""
+
+    train_loss: Float[Array, ""]
+    nll: Float[Array, ""]  # of observations, in nats
+    r2: Float[Array, "D"]  # of the predicted change, per dimension
+    ks: Float[Array, "D"]  # distance of the predicted cumulative distribution from uniform
+    held_out: Int[Array, ""]
+    best_epoch: Int[Array, ""]
+    diverged: Bool[Array, ""]  # no epoch had a finite loss on the held-out rows: the weights are those before the fit
+
+
+def judge(model: MixtureNet, obs: Array, action: Array, next_obs: Array, use: Bool[Array, "rows"]) -> FitReport:
+    """NLL, R² per dimension and calibration on the rows in use."""
+
+    def one(obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array, Array]:
+        change = model.standardised_change(obs, next_obs)
+        mixture = model.density(obs, action, change)
+        return model.log_prob(obs, action, next_obs), change, mixture_mean(mixture), mixture_cdf(mixture, change)
+
+    log_prob, change, mean, cdf = jax.vmap(one)(obs, action, next_obs)
+    count = jnp.maximum(jnp.sum(use), 1).astype(jnp.float32)
+    return FitReport(
+        train_loss=jnp.zeros(()),
+        nll=-jnp.sum(jnp.where(use, log_prob, 0.0)) / count,
+        r2=r_squared(change, mean, use),
+        ks=jax.vmap(ks_from_uniform, (1, None))(cdf, use),
+        held_out=jnp.sum(use, dtype=jnp.int32),
+        best_epoch=jnp.zeros((), jnp.int32),
+        diverged=jnp.zeros((), bool),
+    )
+
+
+def horizon_r2(
+    model: Model,
+    obs: Float[Array, "T D"],
+    action: Shaped[Array, "T ..."],
+    next_obs: Float[Array, "T D"],
+    horizon: int,
+    length: Int[Array, ""] | int,
+) -> Float[Array, "D"]:
+    """R² per dimension of the state `horizon` steps ahead, predicted along an episode's own actions (by the mean).
+
+    The episode is the first `length` rows; what follows is padding.
+    """
+    mean = model.by_the_mean()
+    starts = jnp.arange(obs.shape[0] - horizon + 1)
+    key = jax.random.key(0)
+
+    def ahead(start: Array, particle: Array) -> Array:
+        actions = jax.lax.dynamic_slice_in_dim(action, start, horizon)
+        return jax.lax.scan(lambda o, a: (mean.predict(o, a, key, particle), None), obs[start], actions)[0]
+
+    particles = jnp.arange(mean.num_particles, dtype=jnp.int32)  # more than one: the members of an ensemble
+    guess = jnp.mean(jax.vmap(jax.vmap(ahead, (None, 0)), (0, None))(starts, particles), axis=1)
+    return r_squared(next_obs[horizon - 1 :], guess, starts + horizon <= length)
+
+
+def r_squared(
+    truth: Float[Array, "rows D"], guess: Float[Array, "rows D"], use: Bool[Array, "rows"]
+) -> Float[Array, "D"]:
+    """1 − residual / total sum of squares, per dimension, over the rows in use."""
+    weight = use[:, None].astype(jnp.float32)
+    mean = jnp.sum(truth * weight, axis=0) / jnp.maximum(jnp.sum(weight), 1.0)
+    total = jnp.sum(weight * (truth - mean[None]) ** 2, axis=0)
+    return 1.0 - jnp.sum(weight * (truth - guess) ** 2, axis=0) / jnp.maximum(total, 1e-12)
+
+
+def ks_from_uniform(values: Float[Array, "rows"], use: Bool[Array, "rows"]) -> Float[Array, ""]:
+    """Kolmogorov–Smirnov distance of the values in use from the uniform distribution on [0, 1]."""
+    count = jnp.maximum(jnp.sum(use), 1).astype(jnp.float32)
+    ordered = jnp.sort(jnp.where(use, values, 2.0))  # rows not in use go to the end
+    rank = jnp.arange(values.shape[0], dtype=jnp.float32)
+    inside = rank < count
+    above, below = (rank + 1.0) / count - ordered, ordered - rank / count
+    return jnp.max(jnp.where(inside, jnp.maximum(above, below), 0.0))
