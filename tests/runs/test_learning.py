@@ -127,6 +127,29 @@ def test_a_model_that_diverges_is_told_and_what_was_finished_is_kept(tmp_path):
     assert len(read_lines(home / "episodes.jsonl")) == 2
 
 
+@pytest.mark.parametrize("propagation", ["member", "resampled"])
+def test_ensembles_learn_in_a_run(tmp_path, propagation):
+    net = ModelSettings(hidden=(8,), ensemble=2, propagation=propagation)
+    home = run_one(config(net=net, model="dmdn", episodes=2), tmp_path, ORIGIN)
+    (_, timing) = read_lines(home / "timings.jsonl")
+    assert np.asarray(timing["r2"]).shape == np.asarray(timing["r2_horizon"]).shape == (2, 3)
+    assert np.isfinite(timing["nll"]).all()
+
+
+def test_a_run_stops_at_the_target(tmp_path):
+    told = []
+    home = run_one(config(model="oracle", episodes=4, target=-100.0), tmp_path, ORIGIN, told.append)
+    assert [n.phase for n in told] == ["random", "plan"]
+    assert len(read_lines(home / "episodes.jsonl")) == 4
+
+
+def test_fits_after_the_first_take_fewer_steps(tmp_path):
+    long = config(fit=FitSettings(epochs=10**6, batch=5, max_steps=500, warm_steps=5))
+    timings = read_lines(run_one(long, tmp_path, ORIGIN) / "timings.jsonl")
+    assert max(timings[1]["best_epoch"]) > 2, "22 rows are 5 steps an epoch, so 100 epochs"
+    assert max(timings[2]["best_epoch"]) == 0, "one epoch"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -139,6 +162,25 @@ def test_a_model_that_diverges_is_told_and_what_was_finished_is_kept(tmp_path):
 def test_bad_runs_are_told(change, words):
     with pytest.raises(GussError, match=words):
         config(**change)
+
+
+def test_a_preset_of_ones_own_gives_the_settings_and_flags_override_them(guss_command, tmp_path):
+    preset = tmp_path / "mine.toml"
+    preset.write_text(
+        'env = "safe-pendulum"\nepisodes = 2\nhorizon = 3\nbudget = 20\n'
+        '[model]\nname = "dmdn"\nhidden = [8]\n[fit]\nmax_steps = 20\n[planners.rs]\n'
+    )
+    words = ["--preset", preset, "--method", "rs", "--seeds", "1", "--out", "runs", "--quiet"]
+    guss_command("run", *words, "--horizon", "4", "--net", "components=2", "--fit", "loss=nll", check=0)
+    (home,) = (tmp_path / "runs").iterdir()
+    stored = json.loads((home / "config.json").read_text())["config"]
+    assert (stored["horizon"], stored["budget"], stored["episodes"], stored["model"]) == (4, 20, 2, "dmdn")
+    assert (stored["net"]["components"], stored["net"]["hidden"], stored["fit"]["loss"]) == (2, [8], "nll")
+    wrong = guss_command("run", *words, "--net", "component=2", check=1)
+    assert "Did you mean 'components'" in wrong.stderr
+    preset.write_text('env = "safe-pendulum"\nepisods = 2\n')
+    assert "Did you mean 'episodes'" in guss_command("run", *words, check=1).stderr
+    assert "cannot read the preset none.toml" in guss_command("run", "--preset", "none.toml", check=1).stderr
 
 
 def test_guss_run_learns_and_reports(guss_command, tmp_path):
