@@ -136,6 +136,15 @@ def test_ensembles_learn_in_a_run(tmp_path, propagation):
     assert np.isfinite(timing["nll"]).all()
 
 
+def test_the_random_method_fits_nothing_and_its_actions_are_independent(tmp_path):
+    home = run_one(config(method="random", episodes=40), tmp_path, ORIGIN)
+    assert {e["phase"] for e in read_lines(home / "episodes.jsonl")} == {"random"}
+    assert "nll" not in read_lines(home / "timings.jsonl")[-1]
+    actions = [np.load(file)["action"][:, 0] for file in (home / "traces").iterdir()]
+    neighbours = np.concatenate([np.stack([a[:-1], a[1:]]) for a in actions], axis=1)  # 80 episodes × 24 pairs
+    assert abs(np.corrcoef(neighbours)[0, 1]) < 0.1  # 4.4 standard errors: one false alarm in 100,000
+
+
 def test_a_run_stops_at_the_target(tmp_path):
     told = []
     home = run_one(config(model="oracle", episodes=4, target=-100.0), tmp_path, ORIGIN, told.append)
@@ -176,11 +185,11 @@ def test_a_preset_of_ones_own_gives_the_settings_and_flags_override_them(guss_co
     stored = json.loads((home / "config.json").read_text())["config"]
     assert (stored["horizon"], stored["budget"], stored["episodes"], stored["model"]) == (4, 20, 2, "dmdn")
     assert (stored["net"]["components"], stored["net"]["hidden"], stored["fit"]["loss"]) == (2, [8], "nll")
-    wrong = guss_command("run", *words, "--net", "component=2", check=1)
+    wrong = guss_command("run", *words, "--net", "component=2", check=2)
     assert "Did you mean 'components'" in wrong.stderr
     preset.write_text('env = "safe-pendulum"\nepisods = 2\n')
-    assert "Did you mean 'episodes'" in guss_command("run", *words, check=1).stderr
-    assert "cannot read the preset none.toml" in guss_command("run", "--preset", "none.toml", check=1).stderr
+    assert "Did you mean 'episodes'" in guss_command("run", *words, check=2).stderr
+    assert "cannot read the preset none.toml" in guss_command("run", "--preset", "none.toml", check=2).stderr
 
 
 def test_guss_run_learns_and_reports(guss_command, tmp_path):

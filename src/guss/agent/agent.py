@@ -110,9 +110,9 @@ class Agent:
     @property
     def phase(self) -> str:
         """Who acts in the episode under way: "random", "initial_policy" or "plan"."""
-        if self.episode >= self.settings.initial_episodes:
+        if not self.settings.is_random(self.episode):
             return "plan"
-        return "random" if self.initial_policy is None else "initial_policy"
+        return "random" if self.initial_policy is None or not self.settings.plans else "initial_policy"
 
     def act(self, obs: Any) -> np.ndarray:
         """The action to take now, as a NumPy array (a scalar array for a single discrete choice)."""
@@ -122,7 +122,7 @@ class Agent:
         if self.phase == "random":
             length = self.task.episode_length
             key = jax.random.fold_in(self._key_first, len(self._steps) // length)
-            action = np.asarray(_explored(self.task.actions, key, length, self.settings.explore))[
+            action = np.asarray(_explored(self.task.actions, key, length, self.settings.explores()))[
                 len(self._steps) % length
             ]
         elif self.phase == "initial_policy":
@@ -214,7 +214,7 @@ class Agent:
         """One episode of a compiled task: one program."""
         keys = self._key_episode[None]
         if self.phase == "random":
-            moves = explore_episodes(self.task, keys, self.task.episode_length, self.settings.explore)
+            moves = explore_episodes(self.task, keys, self.task.episode_length, self.settings.explores())
         else:
             self.fit()
             started = time.perf_counter()

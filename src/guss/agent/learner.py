@@ -32,7 +32,8 @@ class Learner:
         self.fresh: MixtureNet | Ensemble | None = None
         self.models: MixtureNet | Ensemble | Oracle
         if not settings.learns:
-            self.models = Oracle.of(task)
+            if settings.plans:
+                self.models = Oracle.of(task)
             return
 
         def make(key: Array) -> MixtureNet | Ensemble:

@@ -12,7 +12,7 @@ from guss.errors import GussError, UnknownNameError
 from guss.models import MODELS
 from guss.models.ensemble import ModelSettings
 from guss.models.fitting import FitSettings
-from guss.planners import as_settings
+from guss.planners import PLANNERS, as_settings
 
 T = TypeVar("T", bound="AgentSettings")
 PRESET_KEYS = ("env", "episodes", "target", "horizon", "budget", "initial_episodes", "explore")
@@ -43,16 +43,29 @@ class AgentSettings:
     """How random actions follow each other: smooth or iid."""
 
     def __post_init__(self) -> None:
-        MODELS[self.model]  # an unknown name is told here
+        MODELS[self.model], PLANNERS[self.method]  # unknown names are told here
         if self.initial_episodes < 0:
             raise GussError(f"initial_episodes must not be negative, got {self.initial_episodes}")
         if self.explore not in EXPLORE:
             raise UnknownNameError("way to explore", self.explore, EXPLORE)
 
     @property
+    def plans(self) -> bool:
+        """Whether the method plans at all: the random one does not, and needs no model."""
+        return PLANNERS[self.method].item.judges != "nothing"
+
+    @property
     def learns(self) -> bool:
         """Whether there is a model to fit."""
-        return self.model != "oracle"
+        return self.plans and self.model != "oracle"
+
+    def is_random(self, episode: int) -> bool:
+        """Whether an episode's actions are random ones."""
+        return not self.plans or episode < self.initial_episodes
+
+    def explores(self) -> str:
+        """How random actions follow each other: the random method draws each on its own."""
+        return self.explore if self.plans else "iid"
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""

@@ -56,7 +56,7 @@ class Ensemble(Model):
 
     def by_the_mean(self) -> Ensemble:
         """Every member rolled out by its mean, each on its own."""
-        return Ensemble(self.members.by_the_mean(), "member")
+        return Ensemble(jax.vmap(MixtureNet.by_the_mean)(self.members), "member")
 
 
 def make_ensemble(make: Any, key: PRNGKeyArray, size: int, propagation: str = "member") -> Ensemble:

@@ -99,10 +99,10 @@ class Loop:
         started = time.perf_counter()
         keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(self.keys)
         report, fit_seconds, ahead = None, 0.0, None
-        random = number < self.config.initial_episodes
+        random = self.config.is_random(number)
         with CompileClock() as clock:
             if random:
-                moves = explore_episodes(self.task, keys, self.task.episode_length, self.config.explore)
+                moves = explore_episodes(self.task, keys, self.task.episode_length, self.config.explores())
             else:
                 report = self._fit(keys, number)
                 fit_seconds = time.perf_counter() - started
