@@ -101,19 +101,19 @@ def test_the_project_speaks_of_itself_alone():
             assert not found, f"{name}: {found.group()}"
 
 
-def test_the_learning_table_shows_the_stored_runs():
+def test_the_learning_tables_show_the_stored_runs():
     from guss.reports.run import summarise_run
 
-    number = r"([−\d.]+) ± ([\d.]+) \[[^]]*\]"
+    cell = r"(–|[−\d.]+ ± [\d.]+) \[[^]]*\]"
     text = (ROOT / "docs" / "learning.md").read_text()
-    rows = re.findall(
-        rf"^\| ([a-z-]+) \| ([a-z-]+) \| {number} \| {number} \| {number} \| {number} \|$", text, re.MULTILINE
-    )
-    homes = sorted((ROOT / "results" / "runs").glob("*/"))
-    assert len(rows) == len(homes) > 0
-    for home in homes:
-        summary = summarise_run(home)
-        (row,) = [r for r in rows if (r[0], r[1]) == (summary["env"], summary["method"])]
-        shown = [float(x.replace("−", "-")) for x in row[2:]]
-        stored = [x for name in ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct") for x in summary[name]]
-        assert shown == [round(x, 3) for x in stored]
+    found = re.findall(rf"^\| ([a-z-]+) \| ([a-z-]+) \| {cell} \| {cell} \| {cell} \| {cell} \|$", text, re.MULTILINE)
+    shown = {(row[0], row[1]): list(row[2:]) for row in found}
+    assert len(shown) == len(found)
+    stored = {}
+    for folder, suffix in (("runs", ""), ("paper", "-paper")):
+        for home in (ROOT / "results" / folder).glob("*/"):
+            summary = summarise_run(home)
+            cells = [summary[name] for name in ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")]
+            words = ["–" if mean is None else f"{mean:.3f} ± {half:.3f}".replace("-", "−") for mean, half in cells]
+            stored[summary["env"] + suffix, summary["method"]] = words
+    assert shown == stored

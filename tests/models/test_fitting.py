@@ -116,6 +116,14 @@ def test_the_best_weights_are_kept():
     assert 0 < int(report.best_epoch) < 199  # 90 rows are soon learned by heart
 
 
+def test_with_too_few_rows_to_hold_any_out_the_last_weights_are_kept():
+    model, data = net(False), filled(3)
+    _, report = fitted(model, model, data, jax.random.key(1), FitSettings(epochs=20))
+    assert int(report.held_out) == 0
+    assert int(report.best_epoch) == 19
+    assert not bool(report.diverged)
+
+
 def test_many_seeds_fit_at_once_as_one_by_one():
     models = jax.vmap(lambda key: make_net(TASK, key, autoregressive=True, hidden=(8,)))(
         jax.random.split(jax.random.key(0), 2)

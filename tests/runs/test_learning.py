@@ -12,8 +12,9 @@ from guss.errors import GussError
 from guss.models.ensemble import ModelSettings
 from guss.models.fitting import FitSettings
 from guss.reports.run import summarise_run
-from guss.runs.learning import RunConfig, run_one
+from guss.runs.learning import RunConfig
 from guss.runs.records import by_seed, read_lines
+from guss.runs.running import run_one
 
 ORIGIN = {"command": "test"}
 

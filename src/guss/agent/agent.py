@@ -24,7 +24,7 @@ from guss.agent.episodes import run_episodes, with_model_inputs
 from guss.agent.exploration import explore, explore_episodes
 from guss.agent.learner import Learner, diverged, divergence_error
 from guss.agent.settings import AgentSettings, settings_from
-from guss.agent.systems import Checked, HostSystem, read_trace, resolve
+from guss.agent.systems import Checked, HostSystem, check_finite, read_trace, resolve
 from guss.errors import GussError
 from guss.loading import find_preset
 from guss.models.judging import FitReport
@@ -120,11 +120,8 @@ class Agent:
         array = self.checked.obs(obs, where)
         started = time.perf_counter()
         if self.phase == "random":
-            length = self.task.episode_length
-            key = jax.random.fold_in(self._key_first, len(self._steps) // length)
-            action = np.asarray(_explored(self.task.actions, key, length, self.settings.explores()))[
-                len(self._steps) % length
-            ]
+            block, row = divmod(len(self._steps), self.task.episode_length)
+            action = self._random_actions(block)[row]
         elif self.phase == "initial_policy":
             assert self.initial_policy is not None
             action = self.checked.action(self.initial_policy(array), f"initial_policy in {where}")
@@ -221,8 +218,8 @@ class Agent:
             learner = self.learner
             moves = run_episodes(self.planner, learner.models, self.task, keys, per_seed=learner.per_seed).transition
             self._plan_seconds += time.perf_counter() - started
+        check_finite(self.task, moves, self.episode, [self.seed])
         alone = jax.tree.map(lambda x: np.asarray(x)[:, 0], moves)
-        self.checked.finite(alone, self.episode)
         self._steps = [(Transition(*(x[t] for x in alone)), True) for t in range(alone.obs.shape[0])]
         self._close()
 
@@ -272,6 +269,11 @@ class Agent:
             )
         )
         self._begin()
+
+    def _random_actions(self, block: int) -> np.ndarray:
+        """Random actions for an episode (and for what comes after its usual length)."""
+        key = jax.random.fold_in(self._key_first, block)
+        return np.asarray(_explored(self.task.actions, key, self.task.episode_length, self.settings.explores()))
 
     def _model(self) -> Model:
         if not self.learner.per_seed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +50,21 @@ class Learner:
     def per_seed(self) -> bool:
         """Whether every seed has a model of its own."""
         return self.fresh is not None
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Everything learned, as arrays."""
+        return {"models": self.models, "data": self.data} if self.per_seed else {}
+
+    def meta(self) -> dict[str, int]:
+        """What belongs to the state and is not an array."""
+        return {"fits": self.fits, "filled": self.rows, "capacity": self.data.use.shape[1] if self.per_seed else 0}
+
+    def restore(self, state: dict[str, Any], meta: dict[str, int]) -> None:
+        """Take over a stored state."""
+        if self.per_seed:
+            self.models, self.data = state["models"], state["data"]
+            self.fits, self._filled = meta["fits"], meta["filled"]
 
     @property
     def rows(self) -> int:

@@ -99,3 +99,15 @@ def settings_from(
         fit=as_settings("fit", FitSettings, preset.get("fit", {}) | (fit or {})),
         **values,
     )
+
+
+def settings_from_json(cls: type[T], values: dict[str, Any]) -> T:
+    """Settings as they were stored by `to_json`."""
+    names = {f.name for f in dataclasses.fields(cls)}
+    for name in values:
+        if name not in names:
+            raise UnknownNameError("stored setting", name, names)
+    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    plain["net"] = as_settings("the model", ModelSettings, values["net"])
+    plain["fit"] = as_settings("fit", FitSettings, values["fit"])
+    return cls(**plain)

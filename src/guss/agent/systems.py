@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,21 @@ def _judge(task: Task, obs: Any, action: Any, next_obs: Any) -> tuple[Any, Any]:
     return jnp.asarray(task.reward(obs, action, next_obs), jnp.float32), task.costs(obs, action, next_obs)
 
 
+def check_finite(task: Task, moves: Transition, episode: int, seeds: Sequence[int]) -> None:
+    """A compiled task's episodes [T, S, …] must be finite: name the episode, the step, the seed and the dimension."""
+    for name in ("next_obs", "reward", "cost"):
+        values = np.asarray(getattr(moves, name))
+        if not np.isfinite(values).all():
+            t, row, *rest = np.argwhere(~np.isfinite(values))[0].tolist()
+            which = f", dimension {rest[0]}" if rest else ""
+            if name == "cost":
+                which = f", constraint {task.constraints[rest[0]].name!r}"
+            raise GussError(
+                f"{name} of task {task.name!r} is not finite in episode {episode}, step {t}, "
+                f"seed {seeds[row]}{which}: {values[(t, row, *rest)]}. Episodes before are kept."
+            )
+
+
 class Checked:
     """What comes from outside, as arrays of the right shape; or an error that names the episode and the dimension."""
 
@@ -165,18 +181,6 @@ class Checked:
             self._array(trace.action, (count, *actions.shape), np.dtype(actions.dtype), "action of the trace"),
             self._array(trace.next_obs, (count, size), np.float32, "next_obs of the trace"),
         )
-
-    def finite(self, moves: Transition, episode: int) -> None:
-        """A whole episode [T, …] of a compiled task."""
-        for name in ("next_obs", "reward", "cost"):
-            values = np.asarray(getattr(moves, name))
-            if not np.isfinite(values).all():
-                t, *rest = np.argwhere(~np.isfinite(values))[0].tolist()
-                which = f", dimension {rest[0]}" if rest else ""
-                raise GussError(
-                    f"{name} of task {self.task.name!r} is not finite in episode {episode}, step {t}{which}: "
-                    f"{values[(t, *rest)]}. Episodes before are kept."
-                )
 
     def _array(self, value: Any, shape: tuple[int, ...], dtype: Any, what: str) -> np.ndarray:
         try:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
 from guss.commands.common import FROM_PRESET, Plugins, command_line, load_plugins, parse_settings, use_compilation_cache
 from guss.errors import GussError
 
+if TYPE_CHECKING:
+    from guss.runs.learning import RunConfig
+
 DEFAULT_ENV = "safe-pendulum"
+FROM_PRESET_OR_FLAG = ("episodes", "target", "horizon", "budget", "initial_episodes", "explore", "model")
 
 
 @dataclass
@@ -51,6 +56,12 @@ class Run:
     """Settings of the training, such as loss=nll max_steps=5000."""
     out: Path = Path("runs")
     """Where to write."""
+    overwrite: bool = False
+    """Start anew where a run with these very settings is stored."""
+    resume: Annotated[Path | None, arg(metavar="DIR/RUN", help_behavior_hint="")] = None
+    """Go on with an interrupted run; it ends as if it had never been interrupted. Its settings are its own."""
+    previous: bool = False
+    """With --resume: from the checkpoint before the last one."""
     json: bool = False
     """Print the outcome as JSON."""
     quiet: bool = False
@@ -60,37 +71,60 @@ class Run:
     def run(self) -> None:
         """Run, then say what came out and where it is."""
         load_plugins(self.plugin)
-        from guss.agent.settings import settings_from
         from guss.display import RunProgress, make_console, print_run_summary
-        from guss.envs import ENVS
-        from guss.loading import load_preset
-        from guss.planners import PLANNERS
         from guss.reports.run import summarise_run
-        from guss.runs.learning import RunConfig, run_one
         from guss.runs.provenance import provenance
+        from guss.runs.running import read_config, resume_run, run_one
 
         use_compilation_cache()
-        preset = load_preset(self.preset or self.env or DEFAULT_ENV)
+        if self.resume is not None:
+            self._check_resume()
+            home, config = self.resume, read_config(self.resume)
+        else:
+            config = self._config()
+        with RunProgress(make_console(stderr=True), config.episodes, quiet=self.quiet) as progress:
+            if self.resume is not None:
+                resume_run(home, progress.episode, previous=self.previous)
+            else:
+                origin = provenance(command_line())
+                home = run_one(config, self.out, origin, progress.episode, overwrite=self.overwrite)
+        summary = summarise_run(home)
+        if self.json:
+            print(json.dumps(summary, indent=2))
+        elif not self.quiet:
+            print_run_summary(make_console(), summary, home)
+
+    def _config(self) -> RunConfig:
+        """The run that the flags and the preset ask for."""
+        from guss.agent.settings import settings_from
+        from guss.envs import ENVS
+        from guss.loading import find_preset, load_preset
+        from guss.planners import PLANNERS
+        from guss.runs.learning import RunConfig
+
+        if self.previous:
+            raise GussError("--previous says where to go on from: it needs --resume")
+        preset = load_preset(self.preset) if self.preset else find_preset(self.env or DEFAULT_ENV)
         env = self.env or preset.get("env", DEFAULT_ENV)
         ENVS[env], PLANNERS[self.method]  # unknown names are told before anything else
         if self.seeds < 1 or self.seed < 0:
             raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {self.seeds} --seed {self.seed}")
-        given = ("episodes", "target", "horizon", "budget", "initial_episodes", "explore", "model")
-        config = settings_from(
+        return settings_from(
             RunConfig,
-            preset,
+            {"episodes": 50} | preset,
             self.method,
             planner=parse_settings(self.set),
             net=parse_settings(self.net),
             fit=parse_settings(self.fit),
             env=env,
             seeds=tuple(range(self.seed, self.seed + self.seeds)),
-            **{name: getattr(self, name) for name in given},
+            **{name: getattr(self, name) for name in FROM_PRESET_OR_FLAG},
         )
-        with RunProgress(make_console(stderr=True), config.episodes, quiet=self.quiet) as progress:
-            home = run_one(config, self.out, provenance(command_line()), progress.episode)
-        summary = summarise_run(home)
-        if self.json:
-            print(json.dumps(summary, indent=2))
-        elif not self.quiet:
-            print_run_summary(make_console(), summary, home)
+
+    def _check_resume(self) -> None:
+        """A run goes on as it began: nothing else can be set."""
+        mine = ("resume", "previous", "json", "quiet", "plugin")
+        other = [f.name for f in dataclasses.fields(self) if f.name not in mine and getattr(self, f.name) != f.default]
+        if other:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in other)
+            raise GussError(f"a run is resumed with the settings it began with; leave out {flags}")

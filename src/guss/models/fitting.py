@@ -246,7 +246,7 @@ def fit(
         blocks = (pace.steps + DRAWN - 1) // DRAWN
         state, _ = jax.lax.fori_loop(0, blocks, steps, (state, jax.random.fold_in(key, number)))
         loss = held_out_loss(state.weights)
-        better = loss < state.best_loss
+        better = (loss < state.best_loss) | (num_held_out == 0)  # nothing to judge by: the last weights are kept
         waited = jnp.where(better, 0, state.waited + 1)
         plateau = waited >= settings.patience
         keep = lambda new, old: jnp.where(better, new, old)  # noqa: E731

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,14 +15,15 @@ from guss.agent.episodes import run_episodes
 from guss.agent.exploration import explore_episodes
 from guss.agent.learner import Learner, diverged, divergence_error
 from guss.agent.settings import AgentSettings
+from guss.agent.systems import check_finite
+from guss.checkpoint import Stored
 from guss.envs import make_task
 from guss.errors import GussError
 from guss.models.judging import FitReport
 from guss.planners import make_planner
-from guss.runs.records import SCHEMA, append_lines, run_folder, write_json
+from guss.runs.records import unsafe_steps
 from guss.runs.timing import CompileClock
-from guss.task import Task
-from guss.types import Planner, Transition
+from guss.types import Transition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,41 +61,39 @@ class EpisodeNews:
     seconds_compile: float
 
 
-def run_one(
-    config: RunConfig, out: Path, origin: dict[str, Any], on_episode: Callable[[EpisodeNews], Any] | None = None
-) -> Path:
-    """Run it and store its records; returns the run's folder."""
-    task = make_task(config.env)
-    planner = make_planner(config.method, task, horizon=config.horizon, budget=config.budget, **config.planner)
-    if config.horizon > task.episode_length:
-        raise GussError(f"the horizon of {config.horizon} is longer than the episode of {task.episode_length} steps")
-    home = run_folder(out, config.env, config.method, config.to_json())
-    (home / "traces").mkdir(parents=True, exist_ok=True)
-    for name in ("episodes.jsonl", "timings.jsonl"):
-        (home / name).unlink(missing_ok=True)
-    write_json(home / "config.json", {"schema": SCHEMA, "config": config.to_json(), "provenance": origin})
-    loop = Loop(config, task, planner)
-    for episode in range(config.episodes):
-        moves, news, timing = loop.episode(episode)
-        _store(home, config, task, episode, moves, news, timing)
-        if on_episode is not None:
-            on_episode(news)
-        if config.target is not None and news.phase == "plan" and news.mean_reward >= config.target:
-            break
-    return home
-
-
 class Loop:
     """Alg. 1 for all seeds at once, an episode at a time."""
 
-    def __init__(self, config: RunConfig, task: Task, planner: Planner) -> None:
-        self.config, self.task, self.planner = config, task, planner
+    def __init__(self, config: RunConfig) -> None:
+        self.config, self.task = config, make_task(config.env)
+        if config.horizon > self.task.episode_length:
+            raise GussError(
+                f"the horizon of {config.horizon} is longer than the episode of {self.task.episode_length} steps"
+            )
+        self.planner = make_planner(
+            config.method, self.task, horizon=config.horizon, budget=config.budget, **config.planner
+        )
+        self.done = 0
+        """Episodes finished."""
+        self.over = False
+        """Whether all are, or the target is reached."""
         self.keys = jax.vmap(jax.random.key)(jnp.asarray(config.seeds, jnp.int32))
-        self.learner = Learner(config, task, self.keys, capacity=config.episodes * task.episode_length)
+        self.learner = Learner(config, self.task, self.keys, capacity=config.episodes * self.task.episode_length)
 
-    def episode(self, number: int) -> tuple[Transition, EpisodeNews, dict[str, Any]]:
+    def meta(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the arrays."""
+        return {"done": self.done, "over": self.over, "learner": self.learner.meta(), "config": self.config.to_json()}
+
+    def restore(self, stored: Stored) -> None:
+        """Go on from a checkpoint."""
+        if stored.meta["config"] != self.config.to_json():
+            raise GussError(f"the checkpoint {stored.path} is of a run with other settings than its config.json")
+        self.done, self.over = stored.meta["done"], stored.meta["over"]
+        self.learner.restore(stored.restore(self.learner.state), stored.meta["learner"])
+
+    def episode(self) -> tuple[Transition, EpisodeNews, dict[str, Any]]:
         """One episode of every seed: [T, S, …], what to tell, and what to note beside it."""
-        started = time.perf_counter()
+        started, number = time.perf_counter(), self.done
         keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(self.keys)
         report, fit_seconds, ahead = None, 0.0, None
         random = self.config.is_random(number)
@@ -111,7 +108,7 @@ class Loop:
                     self.planner, learner.models, self.task, keys, per_seed=learner.per_seed
                 ).transition
             moves = jax.device_get(moves)
-            self._check(number, moves)
+            check_finite(self.task, moves, number, self.config.seeds)
             obs, action, next_obs = (np.swapaxes(x, 0, 1) for x in (moves.obs, moves.action, moves.next_obs))
             if not random:
                 ahead = self.learner.ahead(obs, action, next_obs)  # before this episode is learned from
@@ -131,6 +128,11 @@ class Loop:
         timing = {"episode": number, "fit_seconds": fit_seconds, "plan_seconds": seconds - fit_seconds}
         timing |= {"compile_seconds": clock.seconds, "compiled_programs": clock.programs}
         timing |= _error_record(report, ahead)
+        target = self.config.target
+        self.done += 1
+        self.over = self.done >= self.config.episodes or (
+            target is not None and not random and news.mean_reward >= target
+        )
         return moves, news, timing
 
     def _fit(self, keys: Array, number: int) -> FitReport | None:
@@ -138,20 +140,6 @@ class Loop:
         if report is not None and (broken := diverged(report)).any():
             raise divergence_error(number, [s for s, bad in zip(self.config.seeds, broken, strict=True) if bad])
         return report
-
-    def _check(self, number: int, moves: Transition) -> None:
-        """Observations, rewards and costs must be finite: name the episode, the step and the dimension if not."""
-        for name in ("next_obs", "reward", "cost"):
-            values = np.asarray(getattr(moves, name))
-            if not np.isfinite(values).all():
-                where = np.argwhere(~np.isfinite(values))[0]
-                dimension = f", dimension {where[2]}" if len(where) > 2 else ""
-                if name == "cost":
-                    dimension = f", constraint {self.task.constraints[where[2]].name!r}"
-                raise GussError(
-                    f"{name} of task {self.task.name!r} is not finite in episode {number}, step {where[0]}, "
-                    f"seed {self.config.seeds[where[1]]}{dimension}: {values[tuple(where)]}. Episodes before are kept."
-                )
 
 
 def _error_record(report: FitReport | None, ahead: np.ndarray | None) -> dict[str, Any]:
@@ -161,48 +149,3 @@ def _error_record(report: FitReport | None, ahead: np.ndarray | None) -> dict[st
     names = ("nll", "r2", "ks", "train_loss", "best_epoch")
     record = {name: np.asarray(getattr(report, name)).round(5).tolist() for name in names}
     return record | ({} if ahead is None else {"r2_horizon": ahead.round(5).tolist()})
-
-
-def unsafe_steps(task: Task, moves: Transition) -> np.ndarray:
-    """Where any soft constraint is violated, whatever its bound: [T, S]."""
-    soft = np.asarray(task.soft, bool)
-    return np.any(np.asarray(moves.cost)[..., soft] > 0, axis=-1)
-
-
-def _store(
-    home: Path,
-    config: RunConfig,
-    task: Task,
-    episode: int,
-    moves: Transition,
-    news: EpisodeNews,
-    timing: dict[str, Any],
-) -> None:
-    unsafe = unsafe_steps(task, moves)
-    steps = task.episode_length
-    arrays = {name: np.asarray(value) for name, value in moves._asdict().items()}
-    last = np.arange(steps) == steps - 1
-    rows = []
-    for i, seed in enumerate(config.seeds):
-        mine = {name: value[:, i] for name, value in arrays.items()}
-        flags = {"terminated": np.zeros(steps, bool), "truncated": last, "skip": np.zeros(steps, bool)}
-        with (home / "traces" / f"seed{seed}-ep{episode}.npz").open("wb") as file:
-            np.savez_compressed(file, **mine, **flags)  # type: ignore[arg-type]
-        rows.append(
-            {
-                "seed": seed,
-                "episode": episode,
-                "phase": news.phase,
-                "steps": steps,
-                "total_steps": steps * (episode + 1),
-                "return": float(mine["reward"].sum(dtype=np.float64)),
-                "mean_reward": float(mine["reward"].mean(dtype=np.float64)),
-                "unsafe_steps": int(unsafe[:, i].sum()),
-                "unsafe_pct": 100.0 * float(unsafe[:, i].mean()),
-                "costs": {c.name: float(mine["cost"][:, k].sum()) for k, c in enumerate(task.constraints)},
-                "hard_stop": False,
-                "status": "ok",
-            }
-        )
-    append_lines(home / "episodes.jsonl", rows)
-    append_lines(home / "timings.jsonl", [timing])

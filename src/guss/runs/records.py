@@ -4,11 +4,14 @@ config.json       everything that decides the outcome, and where it came from
 episodes.jsonl    a line per seed and episode; nothing in it depends on the clock or the machine
 timings.jsonl     a line per episode: seconds, model error, host
 traces/seed<S>-ep<E>.npz
+checkpoints/ep<E>.ckpt   everything needed to go on after E episodes; the last two
+lock              there while a process works on the run
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 from pathlib import Path
@@ -16,7 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from guss.checkpoint import write_atomically
 from guss.errors import GussError
+from guss.task import Task
+from guss.types import Transition
 
 SCHEMA = 1
 
@@ -27,28 +33,37 @@ def run_folder(out: Path, env: str, method: str, config: dict[str, Any]) -> Path
     return out / f"{env}-{method}-{digest}"
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the file, then rename: a reader never sees half of it."""
-    temporary = path.with_name(path.name + ".partial")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
-
-
 def write_json(path: Path, data: dict[str, Any]) -> None:
     """Readable JSON, atomically."""
     write_atomically(path, (json.dumps(data, indent=2) + "\n").encode())
 
 
 def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Add JSON lines."""
-    with path.open("a") as file:
-        file.write("".join(json.dumps(row) + "\n" for row in rows))
+    """Add JSON lines; all of them or, if there is no room, none."""
+    size = path.stat().st_size if path.exists() else 0
+    try:
+        with path.open("ab") as file:
+            file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
+    except OSError as error:
+        if path.exists():
+            os.truncate(path, size)
+        raise GussError(f"cannot write {path}: {error.strerror}. What was finished before is kept") from error
+
+
+def keep_episodes(path: Path, count: int) -> None:
+    """Drop the lines of later episodes than the first `count`, and a last line that was cut off while writing."""
+    if not path.exists():
+        return
+    lines = path.read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if line.endswith(b"\n") and json.loads(line)["episode"] < count]
+    if kept != lines:
+        write_atomically(path, b"".join(kept))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All JSON lines of a file."""
+    """All JSON lines of a file; a last one that was cut off while writing does not count."""
     try:
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
     except OSError as error:
         raise GussError(f"cannot read {path}: {error.strerror}") from error
     except json.JSONDecodeError as error:
@@ -56,9 +71,55 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def by_seed(episodes: list[dict[str, Any]], field: str) -> np.ndarray:
-    """One field of the episode records as an array [seeds, episodes]."""
+    """One field of the episode records as an array [seeds, episodes]; episodes that not all seeds have are left out."""
     seeds = sorted({row["seed"] for row in episodes})
     table = [[row[field] for row in episodes if row["seed"] == seed] for seed in seeds]
-    if len({len(row) for row in table}) > 1:
-        raise GussError("the seeds of this run have different numbers of episodes; it was interrupted within one")
-    return np.asarray(table, float)
+    shortest = min((len(row) for row in table), default=0)
+    return np.asarray([row[:shortest] for row in table], float)
+
+
+def unsafe_steps(task: Task, moves: Transition) -> np.ndarray:
+    """Where any soft constraint is violated, whatever its bound: [T, S]."""
+    soft = np.asarray(task.soft, bool)
+    return np.any(np.asarray(moves.cost)[..., soft] > 0, axis=-1)
+
+
+def store_episode(
+    home: Path,
+    seeds: tuple[int, ...],
+    task: Task,
+    episode: int,
+    phase: str,
+    moves: Transition,
+    timing: dict[str, Any],
+) -> None:
+    """One episode of every seed, [T, S, …]: its traces, then its lines."""
+    unsafe = unsafe_steps(task, moves)
+    steps = task.episode_length
+    arrays = {name: np.asarray(value) for name, value in moves._asdict().items()}
+    last = np.arange(steps) == steps - 1
+    rows = []
+    for i, seed in enumerate(seeds):
+        mine = {name: value[:, i] for name, value in arrays.items()}
+        flags = {"terminated": np.zeros(steps, bool), "truncated": last, "skip": np.zeros(steps, bool)}
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **mine, **flags)  # type: ignore[arg-type]
+        write_atomically(home / "traces" / f"seed{seed}-ep{episode}.npz", buffer.getvalue())
+        rows.append(
+            {
+                "seed": seed,
+                "episode": episode,
+                "phase": phase,
+                "steps": steps,
+                "total_steps": steps * (episode + 1),
+                "return": float(mine["reward"].sum(dtype=np.float64)),
+                "mean_reward": float(mine["reward"].mean(dtype=np.float64)),
+                "unsafe_steps": int(unsafe[:, i].sum()),
+                "unsafe_pct": 100.0 * float(unsafe[:, i].mean()),
+                "costs": {c.name: float(mine["cost"][:, k].sum()) for k, c in enumerate(task.constraints)},
+                "hard_stop": False,
+                "status": "ok",
+            }
+        )
+    append_lines(home / "episodes.jsonl", rows)
+    append_lines(home / "timings.jsonl", [timing])

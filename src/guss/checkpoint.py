@@ -1,0 +1,124 @@
+"""State on disk without pickle: one JSON line that says what it is, then the arrays.
+
+    {"format": "guss-checkpoint", "schema": 1, "kind": "run", "sha256": …, "bytes": …, "meta": {…}}
+    NPZ archive: an array per leaf of the state, named by its place in it
+
+A file is written beside its place, synced, then renamed: a reader sees the old one or the new one. Loading checks
+format, schema, length and checksum before anything is unpacked, and nothing in a file is ever executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from guss.errors import GussError
+
+FORMAT, SCHEMA = "guss-checkpoint", 1
+MAX_HEADER = 2**20
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A checkpoint as it was read."""
+
+    path: Path
+    meta: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+    def restore(self, like: T) -> T:
+        """The state, in the structure of `like`; every array must have the shape and type it has there."""
+        leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+        names = [jax.tree_util.keystr(path) for path, _ in leaves]
+        if missing := set(names) ^ set(self.arrays):
+            raise GussError(
+                f"the checkpoint {self.path} does not fit this state: {', '.join(sorted(missing)[:3])} on one side "
+                f"only; it was made with other settings or another version"
+            )
+        new = []
+        for name, (_, old) in zip(names, leaves, strict=True):
+            array = self.arrays[name]
+            if (array.shape, array.dtype) != (old.shape, old.dtype):
+                raise GussError(
+                    f"the checkpoint {self.path} does not fit this state: {name} is {array.dtype}{list(array.shape)}, "
+                    f"expected {old.dtype}{list(old.shape)}"
+                )
+            new.append(jnp.asarray(array))
+        return jax.tree_util.tree_unflatten(structure, new)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write beside the file, sync, then rename: a reader never sees half of it, not even after a power failure."""
+    temporary = path.with_name(f"{path.name}.partial")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            temporary.unlink()
+        raise GussError(f"cannot write {path}: {error.strerror}") from error
+
+
+def save(path: Path, kind: str, meta: dict[str, Any], state: Any) -> None:
+    """Write a state (a pytree of arrays) and what else should be known (plain data)."""
+    buffer = io.BytesIO()
+    leaves, _ = jax.tree_util.tree_flatten_with_path(state)
+    np.savez(buffer, **{jax.tree_util.keystr(where): np.asarray(leaf) for where, leaf in leaves})  # type: ignore[arg-type]
+    payload = buffer.getvalue()
+    header = {"format": FORMAT, "schema": SCHEMA, "kind": kind, "bytes": len(payload), "meta": meta}
+    header["sha256"] = _digest(header, payload)
+    write_atomically(path, json.dumps(header).encode() + b"\n" + payload)
+
+
+def _digest(header: dict[str, Any], payload: bytes) -> str:
+    """The checksum of everything but itself."""
+    rest = {name: value for name, value in header.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode() + payload).hexdigest()
+
+
+def load(path: Path, kind: str) -> Stored:
+    """Read a checkpoint, or say what is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            first, payload = file.readline(MAX_HEADER), file.read()
+    except OSError as error:
+        raise GussError(f"cannot read the checkpoint {path}: {error.strerror}") from error
+    try:
+        header = json.loads(first)
+        known = isinstance(header, dict) and header.get("format") == FORMAT
+    except ValueError:
+        known = False
+    if not known:
+        raise GussError(f"{path} is not a checkpoint of guss")
+    if not isinstance(header.get("schema"), int) or header["schema"] > SCHEMA:
+        raise GussError(
+            f"the checkpoint {path} has schema {header.get('schema')!r}, this version of guss reads up to {SCHEMA}; "
+            f"update guss to read it"
+        )
+    if header.get("kind") != kind:
+        raise GussError(f"the checkpoint {path} holds a {header.get('kind')!r}, expected a {kind!r}")
+    if len(payload) != header.get("bytes"):
+        raise GussError(f"the checkpoint {path} is truncated: {len(payload)} of {header.get('bytes')} bytes")
+    if _digest(header, payload) != header.get("sha256"):
+        raise GussError(f"the checkpoint {path} is damaged: its checksum does not match")
+    try:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise GussError(f"the checkpoint {path} holds something that is not an array: {error}") from error
+    return Stored(path, header["meta"], arrays)

@@ -1,0 +1,57 @@
+"""One process at a time in a run's folder."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from guss.errors import GussError
+
+NAME = "lock"
+
+
+@contextmanager
+def locked(home: Path) -> Iterator[None]:
+    """Hold the folder's lock. The system lets go of it when a process dies, so what a dead one left behind is stale."""
+    home.mkdir(parents=True, exist_ok=True)
+    path = home / NAME
+    while True:
+        file = path.open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = _owner(path)
+            file.close()
+            raise GussError(
+                f"{home} is in use by process {owner.get('pid', '?')} on {owner.get('host', '?')}; nothing was "
+                f"changed. Wait until it is done, or stop it first"
+            ) from None
+        if path.exists() and os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+            break
+        file.close()  # its owner removed it between our opening and our locking it: once more
+    with file:
+        before = _owner(path).get("host", platform.node())
+        if before != platform.node():
+            raise GussError(
+                f"{home} was in use by a process on {before}, and it cannot be seen from here whether it still is; "
+                f"if it is not, remove {path}"
+            )
+        path.write_text(json.dumps({"pid": os.getpid(), "host": platform.node()}) + "\n")
+        try:
+            yield
+        finally:
+            path.unlink()
+
+
+def _owner(path: Path) -> dict[str, Any]:
+    try:
+        owner = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}  # being written just now, or by somebody killed while writing
+    return owner if isinstance(owner, dict) else {}

@@ -1,0 +1,122 @@
+"""Run to the end, whatever comes between: records, checkpoints, resuming."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from guss import checkpoint
+from guss.agent.settings import settings_from_json
+from guss.checkpoint import Stored
+from guss.errors import GussError
+from guss.runs.learning import EpisodeNews, Loop, RunConfig
+from guss.runs.locking import locked
+from guss.runs.records import SCHEMA, keep_episodes, read_lines, run_folder, store_episode, write_json
+
+
+def run_one(
+    config: RunConfig,
+    out: Path,
+    origin: dict[str, Any],
+    on_episode: Callable[[EpisodeNews], Any] | None = None,
+    *,
+    overwrite: bool = False,
+) -> Path:
+    """Run it and store its records; returns the run's folder. What is there already is only lost by `overwrite`."""
+    loop = Loop(config)
+    home = run_folder(out, config.env, config.method, config.to_json())
+    with locked(home):
+        if (home / "config.json").exists() and not overwrite:
+            done = len({row["episode"] for row in read_lines(home / "episodes.jsonl")})
+            raise GussError(
+                f"{home} holds a run with these very settings, {done} of {config.episodes} episodes; "
+                f"go on with `guss run --resume {home}`, or start anew with --overwrite"
+            )
+        for name in ("traces", "checkpoints"):
+            shutil.rmtree(home / name, ignore_errors=True)
+            (home / name).mkdir()
+        for name in ("episodes.jsonl", "timings.jsonl"):
+            (home / name).write_bytes(b"")
+        write_json(home / "config.json", {"schema": SCHEMA, "config": config.to_json(), "provenance": origin})
+        _go_on(home, loop, on_episode)
+    return home
+
+
+def resume_run(
+    home: Path, on_episode: Callable[[EpisodeNews], Any] | None = None, *, previous: bool = False
+) -> RunConfig:
+    """Go on with an interrupted run, from its last checkpoint or the one before; ends as if never interrupted."""
+    config = read_config(home)
+    with locked(home):
+        loop = Loop(config)
+        stored = newest_checkpoint(home, previous)
+        if stored is not None:
+            loop.restore(stored)
+        for name in ("episodes.jsonl", "timings.jsonl"):
+            keep_episodes(home / name, loop.done)
+        for name in ("traces", "checkpoints"):
+            (home / name).mkdir(exist_ok=True)
+        _go_on(home, loop, on_episode)
+    return config
+
+
+def _go_on(home: Path, loop: Loop, on_episode: Callable[[EpisodeNews], Any] | None) -> None:
+    """Episodes until the run is over. Records first, then the checkpoint: what was recorded after it is done again."""
+    while not loop.over:
+        moves, news, timing = loop.episode()
+        store_episode(home, loop.config.seeds, loop.task, news.episode, news.phase, moves, timing)
+        save_checkpoint(home, loop.done, loop.meta(), loop.learner.state)
+        if on_episode is not None:
+            on_episode(news)
+
+
+def read_config(home: Path) -> RunConfig:
+    """The settings of a stored run."""
+    try:
+        stored = json.loads((home / "config.json").read_text())
+    except OSError as error:
+        raise GussError(f"{home} is not a run: cannot read its config.json ({error.strerror})") from error
+    except ValueError as error:
+        raise GussError(f"{home / 'config.json'} is not JSON: {error}") from error
+    if stored.get("schema", 0) > SCHEMA:
+        raise GussError(f"{home} has schema {stored['schema']}, this version of guss reads up to {SCHEMA}; update guss")
+    return settings_from_json(RunConfig, stored["config"])
+
+
+# --------------------------------------------------------------------------------------------------------- checkpoints
+
+
+def _checkpoints(home: Path) -> list[Path]:
+    """The checkpoints of a run, newest first."""
+    return sorted((home / "checkpoints").glob("ep*.ckpt"), reverse=True)
+
+
+def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any) -> None:
+    """Keep what is needed to go on, and the one before; older ones go."""
+    checkpoint.save(home / "checkpoints" / f"ep{done:06d}.ckpt", "run", meta, state)
+    for old in _checkpoints(home)[2:]:
+        old.unlink()
+
+
+def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
+    """The last checkpoint of a run, or the one before; None if there is none yet."""
+    files = _checkpoints(home)
+    if previous and len(files) < 2:
+        raise GussError(f"{home} has no checkpoint before its last one")
+    if not files:
+        return None
+    try:
+        return checkpoint.load(files[1 if previous else 0], "run")
+    except GussError as error:
+        if previous or len(files) < 2:
+            raise
+        try:
+            good = checkpoint.load(files[1], "run")
+        except GussError:
+            raise error from None
+        raise GussError(
+            f"{error}. The one before it, after {good.meta['done']} episodes, is good: --previous goes on from there"
+        ) from error

@@ -1,0 +1,247 @@
+"""Runs that are interrupted, killed, locked or out of room."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+from test_learning import ORIGIN, config
+
+from guss import checkpoint
+from guss.errors import GussError
+from guss.runs.locking import locked
+from guss.runs.records import read_lines
+from guss.runs.running import newest_checkpoint, resume_run, run_one
+
+EPISODES = 4
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(episode):
+    def tell(news):
+        if news.episode == episode:
+            raise Stop
+
+    return tell
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that was never interrupted."""
+    return run_one(config(episodes=EPISODES), tmp_path_factory.mktemp("whole"), ORIGIN)
+
+
+def assert_same_run(home, whole):
+    assert (home / "episodes.jsonl").read_bytes() == (whole / "episodes.jsonl").read_bytes()
+    a, b = newest_checkpoint(home), newest_checkpoint(whole)
+    assert a.path.name == b.path.name
+    assert set(a.arrays) == set(b.arrays)
+    for name, array in a.arrays.items():
+        assert array.tobytes() == b.arrays[name].tobytes(), name
+    assert not (home / "lock").exists()
+    assert len(list((home / "checkpoints").iterdir())) == 2
+
+
+@pytest.mark.parametrize("episode", [0, 2])
+def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, whole, episode):
+    with pytest.raises(Stop):
+        run_one(config(episodes=EPISODES), tmp_path, ORIGIN, stop_after(episode))
+    (home,) = tmp_path.iterdir()
+    with (home / "episodes.jsonl").open("a") as file:
+        file.write('{"episode": 3, "half a li')
+    told = []
+    resume_run(home, told.append)
+    assert [news.episode for news in told] == list(range(episode + 1, EPISODES))
+    assert_same_run(home, whole)
+    assert len(read_lines(home / "timings.jsonl")) == EPISODES
+    resume_run(home, told.append)
+    assert len(told) == EPISODES - episode - 1, "a finished run stays as it is"
+
+
+def test_what_was_recorded_after_the_last_checkpoint_is_done_again(tmp_path, whole):
+    home = shutil.copytree(whole, tmp_path / "run")
+    (home / "checkpoints" / f"ep{EPISODES:06d}.ckpt").unlink()
+    told = []
+    resume_run(home, told.append)
+    assert [news.episode for news in told] == [EPISODES - 1]
+    assert_same_run(home, whole)
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_anew(tmp_path, whole):
+    home = shutil.copytree(whole, tmp_path / "run")
+    shutil.rmtree(home / "checkpoints")
+    resume_run(home)
+    assert_same_run(home, whole)
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_is_offered(tmp_path, whole):
+    home = shutil.copytree(whole, tmp_path / "run")
+    last = home / "checkpoints" / f"ep{EPISODES:06d}.ckpt"
+    content = bytearray(last.read_bytes())
+    content[-100] ^= 1
+    last.write_bytes(content)
+    before = (home / "episodes.jsonl").read_bytes()
+    with pytest.raises(GussError, match=r"checksum does not match.* after 3 episodes, is good: --previous goes on"):
+        resume_run(home)
+    assert (home / "episodes.jsonl").read_bytes() == before
+    resume_run(home, previous=True)
+    assert_same_run(home, whole)
+    last.write_bytes(b"no")
+    (home / "checkpoints" / f"ep{EPISODES - 1:06d}.ckpt").write_bytes(b"no")
+    with pytest.raises(GussError, match=f"ep{EPISODES:06d}.ckpt is not a checkpoint of guss$"):
+        resume_run(home)
+
+
+def test_a_checkpoint_of_another_run_is_told(tmp_path, whole):
+    home = shutil.copytree(whole, tmp_path / "run")
+    stored = json.loads((home / "config.json").read_text())
+    stored["config"]["budget"] = 21
+    (home / "config.json").write_text(json.dumps(stored))
+    with pytest.raises(GussError, match="of a run with other settings"):
+        resume_run(home)
+
+
+def test_stored_runs_are_not_lost(tmp_path):
+    home = run_one(config(model="oracle", episodes=2), tmp_path, ORIGIN)
+    before = (home / "episodes.jsonl").read_bytes()
+    with pytest.raises(GussError, match=r"2 of 2 episodes; go on with `guss run --resume .*`, or start anew with --ov"):
+        run_one(config(model="oracle", episodes=2), tmp_path, ORIGIN)
+    assert (home / "episodes.jsonl").read_bytes() == before
+    run_one(config(model="oracle", episodes=2), tmp_path, ORIGIN, overwrite=True)
+    assert (home / "episodes.jsonl").read_bytes() == before
+    with pytest.raises(GussError, match=r"is not a run: cannot read its config\.json"):
+        resume_run(tmp_path)
+
+
+def test_a_second_process_is_told_and_changes_nothing(tmp_path, whole, guss_command):
+    home = shutil.copytree(whole, tmp_path / "run")
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    with locked(home):
+        process = guss_command("run", "--resume", home, "--plugin", plugin(tmp_path), check=2)
+    assert f"in use by process {os.getpid()}" in process.stderr
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
+
+
+def test_the_lock_of_a_dead_process_is_stale_and_that_of_another_machine_is_not(tmp_path, whole):
+    home = shutil.copytree(whole, tmp_path / "run")
+    (home / "lock").write_text('{"pid": 1, "host": "' + os.uname().nodename + '"}')
+    resume_run(home)
+    (home / "lock").write_text('{"pid": 1, "host": "elsewhere"}')
+    with pytest.raises(GussError, match="was in use by a process on elsewhere"):
+        resume_run(home)
+
+
+def test_resuming_takes_no_other_settings(tmp_path, whole, guss_command):
+    process = guss_command("run", "--resume", whole, "--horizon", "5", "--seed", "9", check=2)
+    assert "leave out --seed, --horizon" in process.stderr
+    assert "--previous says where to go on from" in guss_command("run", "--previous", check=2).stderr
+
+
+# ------------------------------------------------------------------------------------------------- processes killed
+
+
+def plugin(folder):
+    """The short pendulum, as a user's own environment."""
+    path = folder / "short_env.py"
+    path.write_text(
+        textwrap.dedent("""
+            from guss.envs import ENVS, EnvSpec
+            from guss.envs.pendulum import pendulum_task
+
+            ENVS.add("short-pendulum", EnvSpec("none", lambda: pendulum_task().replace(episode_length=25)),
+                     summary="for tests", origin="short_env")
+        """)
+    )
+    return path
+
+
+def command(folder, *words):
+    settings = ["--env", "short-pendulum", "--method", "rs", "--seeds", "2", "--episodes", "12", "--horizon", "3"]
+    settings += ["--budget", "20", "--net", "hidden=[8]", "--fit", "max_steps=300", "--out", str(folder / "runs")]
+    chosen = list(map(str, words)) if words else settings
+    return [sys.executable, "-m", "guss", "run", *chosen, "--quiet", "--plugin", str(plugin(folder))]
+
+
+def kill_and_resume(tmp_path, kills, seed):
+    """Kill a run at random moments, again and again, until it is through; returns how often it was killed."""
+    draw = random.Random(seed)
+    (tmp_path / "whole").mkdir()
+    environment = os.environ | {"GUSS_CACHE_DIR": str(tmp_path / "cache")}
+    started = time.monotonic()
+    subprocess.run(command(tmp_path / "whole"), check=True, env=environment)
+    cold = time.monotonic() - started
+    (whole,) = (tmp_path / "whole" / "runs").iterdir()
+    killed = 0
+    while killed < kills:
+        home = next(iter((tmp_path / "runs").glob("short-*")), None)
+        stored = home is not None and (home / "config.json").exists()
+        words = ("--resume", home) if stored else ()
+        process = subprocess.Popen(command(tmp_path, *words), env=environment, start_new_session=True)
+        try:
+            process.wait(draw.uniform(0.1, 0.6 * cold))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            killed += 1
+        else:
+            assert process.returncode == 0
+            shutil.rmtree(home)  # it got through between two kills: once more from the start
+    (home,) = (tmp_path / "runs").iterdir()
+    subprocess.run(
+        command(tmp_path, *(("--resume", home) if (home / "config.json").exists() else ())), check=True, env=environment
+    )
+    assert_same_run(home, whole)
+    episodes = read_lines(home / "episodes.jsonl")
+    assert [(e["seed"], e["episode"]) for e in episodes] == [(s, e) for e in range(12) for s in (0, 1)]
+    return killed
+
+
+def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path):
+    assert kill_and_resume(tmp_path, kills=3, seed=0) == 3
+
+
+@pytest.mark.long
+def test_a_run_killed_twenty_times_ends_as_if_it_had_not_been(tmp_path, record_result):
+    killed = kill_and_resume(tmp_path, kills=20, seed=1)
+    record_result("kill_and_resume", {"kills": killed, "episodes_equal": True, "weights_equal": True})
+
+
+# -------------------------------------------------------------------------------------------------------- no room left
+
+
+def test_a_full_disk_is_told_everything_finished_is_readable_and_the_run_goes_on_with_room(tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=160k", "tmpfs", small], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small tmpfs cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        environment = os.environ | {"GUSS_CACHE_DIR": str(tmp_path / "cache")}
+        process = subprocess.run(command(small), capture_output=True, text=True, env=environment)
+        assert process.returncode == 2, process.stderr
+        assert "No space left on device" in process.stderr
+        (home,) = (small / "runs").iterdir()
+        done = len(read_lines(home / "episodes.jsonl")) // 2
+        assert 0 < done < 12
+        for path in (home / "checkpoints").glob("*.ckpt"):
+            checkpoint.load(path, "run")
+        for path in (home / "traces").glob("*.npz"):
+            with path.open("rb") as file:
+                assert np.load(file)["obs"].shape == (25, 3)
+        subprocess.run(["mount", "-o", "remount,size=10m", small], check=True)
+        subprocess.run(command(small, "--resume", home), check=True, env=environment)
+        assert len(read_lines(home / "episodes.jsonl")) == 24
+    finally:
+        subprocess.run(["umount", small], check=False)
