@@ -106,11 +106,13 @@ def test_the_learning_tables_show_the_stored_runs():
 
     cell = r"(–|[−\d.]+ ± [\d.]+) \[[^]]*\]"
     text = (ROOT / "docs" / "learning.md").read_text()
-    found = re.findall(rf"^\| ([a-z-]+) \| ([a-z-]+) \| {cell} \| {cell} \| {cell} \| {cell} \|$", text, re.MULTILINE)
+    found = re.findall(
+        rf"^\| ([a-z0-9-]+) \| ([a-z-]+) \| {cell} \| {cell} \| {cell} \| {cell} \|$", text, re.MULTILINE
+    )
     shown = {(row[0], row[1]): list(row[2:]) for row in found}
     assert len(shown) == len(found)
     stored = {}
-    for folder, suffix in (("runs", ""), ("paper", "-paper")):
+    for folder, suffix in (("runs", ""), ("paper", "-paper"), ("horizon10", "-h10")):
         for home in (ROOT / "results" / folder).glob("*/"):
             summary = summarise_run(home)
             cells = [summary[name] for name in ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")]

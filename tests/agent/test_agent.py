@@ -231,3 +231,24 @@ def test_what_does_not_fit_is_told():
         small(initial_episodes=0).act(np.zeros(3))
     with pytest.raises(GussError, match="learn at least 1 episode"):
         small(pendulum_task()).learn(0)
+
+
+def test_a_saved_agent_goes_on_as_if_it_had_never_stopped(tmp_path):
+    agent, env = small(), SafePendulumEnv()
+    for episode in range(9):  # more than the first buffers hold
+        drive(agent, env, steps=12 - (episode > 7))
+    agent.fit()
+    agent.save(tmp_path / "agent.ckpt")
+    loaded = Agent.load(tmp_path / "agent.ckpt", TASK)
+    assert loaded.history == agent.history
+    assert loaded.settings == agent.settings
+    for obs in ([1.0, 0.0, 0.0], [0.0, 1.0, -2.0]):
+        np.testing.assert_array_equal(loaded.act(obs), agent.act(obs))
+    drive(agent, env)
+    drive(loaded, env)
+    assert loaded.history[-1].mean_reward == agent.history[-1].mean_reward
+    with pytest.raises(GussError, match="learned task 'safe-pendulum', not 'problem'"):
+        Agent.load(tmp_path / "agent.ckpt", make_task(ACTIONS["continuous"]))
+    (tmp_path / "agent.ckpt").write_bytes(b"something else")
+    with pytest.raises(GussError, match="is not a checkpoint of guss"):
+        Agent.load(tmp_path / "agent.ckpt", TASK)

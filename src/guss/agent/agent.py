@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
+from guss import checkpoint
 from guss.agent.episodes import run_episodes, with_model_inputs
 from guss.agent.exploration import explore, explore_episodes
 from guss.agent.learner import Learner, diverged, divergence_error
-from guss.agent.settings import AgentSettings, settings_from
+from guss.agent.settings import AgentSettings, settings_from, settings_from_json
 from guss.agent.systems import Checked, HostSystem, check_finite, read_trace, resolve
 from guss.errors import GussError
 from guss.loading import find_preset
@@ -232,6 +233,58 @@ class Agent:
             transition, end = system.step(obs, self.act(obs), self._key_steps, len(self._steps))
             self.observe(transition, end=end)
             obs = np.asarray(transition.next_obs)
+
+    # ------------------------------------------------------------------------------------------------ save and load
+
+    def save(self, path: str | Path) -> None:
+        """Write everything learned to a file (without pickle); an episode under way is not part of it."""
+        report = None if self._report is None else [np.asarray(x, float).tolist() for x in self._report]
+        meta = {
+            "task": self.task.name,
+            "seed": self.seed,
+            "settings": self.settings.to_json(),
+            "history": [asdict(episode) for episode in self.history],
+            "learner": self.learner.meta(),
+            "fitted_rows": self._fitted_rows,
+            "report": report,
+        }
+        checkpoint.save(Path(path), "agent", meta, self.learner.state)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        system: Any,
+        *,
+        task: Task | None = None,
+        initial_policy: Callable[[np.ndarray], Any] | None = None,
+    ) -> Agent:
+        """The agent that `save` wrote, for the same kind of system; it goes on as if it had never stopped."""
+        stored = checkpoint.load(Path(path), "agent")
+        meta = stored.meta
+        settings = settings_from_json(AgentSettings, meta["settings"])
+        own = {name: getattr(settings, name) for name in ("horizon", "budget", "model", "initial_episodes", "explore")}
+        nested = {name: meta["settings"][name] for name in ("planner", "net", "fit")}
+        agent = cls(
+            system,
+            task=task,
+            seed=meta["seed"],
+            initial_policy=initial_policy,
+            preset={},
+            method=settings.method,
+            **own,
+            **nested,
+        )
+        if agent.task.name != meta["task"]:
+            raise GussError(f"the agent in {path} learned task {meta['task']!r}, not {agent.task.name!r}")
+        agent.learner = Learner(agent.settings, agent.task, agent.key[None], capacity=meta["learner"]["capacity"])
+        agent.learner.restore(stored.restore(agent.learner.state), meta["learner"])
+        agent.history = [Episode(**episode) for episode in meta["history"]]
+        agent._fitted_rows = meta["fitted_rows"]
+        if meta["report"] is not None:
+            agent._report = FitReport(*(np.asarray(x) for x in meta["report"]))  # type: ignore[arg-type]
+        agent._begin()
+        return agent
 
     # -------------------------------------------------------------------------------------------------------- the rest
 
