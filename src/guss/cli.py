@@ -12,13 +12,14 @@ from typing import Any
 import tyro
 
 import guss
+from guss.commands.eval import Eval
 from guss.commands.list import List
 from guss.commands.plan import Plan
 from guss.commands.reproduce import EXPERIMENTS, Reproduce
 from guss.commands.run import Run
 from guss.errors import GussError, UnknownNameError
 
-COMMANDS = {"run": Run, "reproduce": Reproduce, "plan": Plan, "list": List}
+COMMANDS = {"run": Run, "eval": Eval, "reproduce": Reproduce, "plan": Plan, "list": List}
 
 
 def parse(words: list[str]) -> Any:

@@ -143,3 +143,40 @@ def print_run_summary(console: Console, summary: dict[str, Any], home: Path) -> 
         table.add_row(name, show(mean), show(half), text)
     console.print(table)
     console.print(f"  {home}", highlight=False, soft_wrap=True)
+
+
+class EpisodeBar:
+    """A bar over episodes on a terminal; nothing elsewhere."""
+
+    def __init__(self, console: Console, episodes: int, quiet: bool) -> None:
+        self._bar = _bar(console, quiet, TextColumn("episode {task.completed}/{task.total}"), BarColumn())
+        self._task = self._bar.add_task("", total=episodes)
+
+    def update(self, done: int) -> None:
+        """So many are over."""
+        self._bar.update(self._task, completed=done)
+
+    def __enter__(self) -> EpisodeBar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def print_evaluation(console: Console, summary: dict[str, Any], file: Path) -> None:
+    """What a frozen agent did."""
+    table = Table(
+        title=f"after {summary['trained_episodes']} episodes of learning: {summary['episodes']} new ones for each of "
+        f"{summary['seeds']} seed{'s' if summary['seeds'] != 1 else ''}, nothing learned",
+        title_justify="left",
+    )
+    for column in ("measure", "mean", "± (90 %)", "what it is"):
+        table.add_column(column, justify="right" if column in ("mean", "± (90 %)") else "left")
+    show = lambda x: "–" if x is None else f"{x:.3f}"  # noqa: E731
+    for name, about in (("mean_reward", "reward per step"), ("unsafe_pct", "unsafe steps [%]")):
+        mean, half = summary[name]
+        table.add_row(name, show(mean), show(half), about)
+    table.add_row("worst episode", show(summary["worst_episode_unsafe_pct"]), "", "its unsafe steps [%]")
+    console.print(table)
+    console.print(f"  {file}", highlight=False, soft_wrap=True)

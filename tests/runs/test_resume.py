@@ -16,6 +16,7 @@ from test_learning import ORIGIN, config
 
 from guss import checkpoint
 from guss.errors import GussError
+from guss.runs.evaluating import evaluate
 from guss.runs.locking import locked
 from guss.runs.records import read_lines
 from guss.runs.running import newest_checkpoint, resume_run, run_one
@@ -145,6 +146,29 @@ def test_resuming_takes_no_other_settings(tmp_path, whole, guss_command):
     process = guss_command("run", "--resume", whole, "--horizon", "5", "--seed", "9", check=2)
     assert "leave out --seed, --horizon" in process.stderr
     assert "--previous says where to go on from" in guss_command("run", "--previous", check=2).stderr
+
+
+def test_a_frozen_agent_is_evaluated_on_new_starts_and_learns_nothing(tmp_path, whole, guss_command):
+    home = shutil.copytree(whole, tmp_path / "run")
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    words = ["eval", home, "--episodes", "3", "--plugin", plugin(tmp_path)]
+    first = json.loads(guss_command(*words, "--json", check=0).stdout)
+    assert (first["seeds"], first["episodes"], first["trained_episodes"]) == (2, 3, EPISODES)
+    assert -17.0 < first["mean_reward"][0] < 0.0
+    stored = json.loads((home / "eval.json").read_text())
+    assert stored.pop("provenance")["command"].startswith("guss eval")
+    assert stored == first
+    (home / "eval.json").unlink()
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
+    found = evaluate(home, 3)
+    np.testing.assert_allclose(found.mean_reward.mean(axis=1), first["mean_reward_per_seed"], atol=2e-2)
+    learned = {row["mean_reward"] for row in read_lines(home / "episodes.jsonl")}
+    assert not learned & set(found.mean_reward.ravel().tolist()), "other starts than in the run"
+    with pytest.raises(GussError, match="evaluate at least 1 episode"):
+        evaluate(home, 0)
+    shutil.rmtree(home / "checkpoints")
+    with pytest.raises(GussError, match="has no checkpoint to evaluate"):
+        evaluate(home, 1)
 
 
 # ------------------------------------------------------------------------------------------------- processes killed

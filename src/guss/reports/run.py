@@ -35,3 +35,18 @@ def summarise_run(home: Path) -> dict[str, Any]:
         "unsafe_pct": plain(metrics.interval(metrics.p_unsafe(unsafe))),
         "unsafe_trans_pct": plain(metrics.interval(metrics.p_unsafe_transient(unsafe))),
     }
+
+
+def summarise_evaluation(found: Any) -> dict[str, Any]:
+    """The frozen agent's mean reward and unsafe share: `[mean, half-width of the 90 % interval over seeds]`."""
+    plain = lambda values: [None if math.isnan(x) else round(x, 4) for x in metrics.interval(values)]  # noqa: E731
+    return {
+        "seeds": found.mean_reward.shape[0],
+        "episodes": found.mean_reward.shape[1],
+        "trained_episodes": found.trained_episodes,
+        "mean_reward": plain(found.mean_reward.mean(axis=1)),
+        "unsafe_pct": plain(found.unsafe_pct.mean(axis=1)),
+        "mean_reward_per_seed": found.mean_reward.mean(axis=1).round(4).tolist(),
+        "unsafe_pct_per_seed": found.unsafe_pct.mean(axis=1).round(4).tolist(),
+        "worst_episode_unsafe_pct": round(float(found.unsafe_pct.max()), 4),
+    }

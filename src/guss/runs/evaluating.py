@@ -1,0 +1,52 @@
+"""The frozen agent: what a run learned, put to work without learning any further."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from guss.agent.episodes import run_episodes
+from guss.agent.systems import check_finite
+from guss.errors import GussError
+from guss.runs.learning import Loop
+from guss.runs.records import unsafe_steps
+from guss.runs.running import newest_checkpoint, read_config
+
+BEYOND_LEARNING = 2**21  # folded into a seed's key: no start of an evaluation was a start of the run
+
+
+class Evaluation(NamedTuple):
+    """Per seed and episode, [S, K]."""
+
+    mean_reward: np.ndarray
+    unsafe_pct: np.ndarray
+    trained_episodes: int
+
+
+def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] | None = None) -> Evaluation:
+    """`episodes` new ones for every seed of a run, planned with the model of its last checkpoint."""
+    if episodes < 1:
+        raise GussError(f"evaluate at least 1 episode, got {episodes}")
+    loop = Loop(read_config(home))
+    stored = newest_checkpoint(home)
+    if stored is None:
+        raise GussError(f"{home} has no checkpoint to evaluate; a finished episode leaves one")
+    loop.restore(stored)
+    learner = loop.learner
+    if not loop.config.plans or (learner.per_seed and learner.fits == 0):
+        raise GussError(f"{home} has learned nothing yet that could be evaluated")
+    starts = jax.vmap(lambda key: jax.random.fold_in(key, BEYOND_LEARNING))(loop.keys)
+    rewards, unsafe = [], []
+    for episode in range(episodes):
+        keys = jax.vmap(lambda key, number: jax.random.fold_in(key, number), (0, None))(starts, episode)
+        moves = run_episodes(loop.planner, learner.models, loop.task, keys, per_seed=learner.per_seed).transition
+        check_finite(loop.task, moves, episode, loop.config.seeds)
+        rewards.append(np.asarray(moves.reward).mean(axis=0, dtype=np.float64))
+        unsafe.append(100.0 * unsafe_steps(loop.task, moves).mean(axis=0))
+        if on_episode is not None:
+            on_episode(episode + 1)
+    return Evaluation(np.stack(rewards, axis=1), np.stack(unsafe, axis=1), loop.done)
