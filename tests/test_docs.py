@@ -119,3 +119,20 @@ def test_the_learning_tables_show_the_stored_runs():
             words = ["–" if mean is None else f"{mean:.3f} ± {half:.3f}".replace("-", "−") for mean, half in cells]
             stored[summary["env"] + suffix, summary["method"]] = words
     assert shown == stored
+
+
+def test_the_readme_shows_the_learning_runs_as_stored():
+    from guss.reports.run import summarise_run
+
+    stored = {}
+    for home in (ROOT / "results" / "runs").glob("*/"):
+        summary = summarise_run(home)
+        stored[summary["env"], summary["method"]] = [summary[n][0] for n in ("mar", "unsafe_pct", "mrcp_ksteps")]
+    row = r"^\| Safe (\w+), (\w+)[^|]* \| ([−\d.]+) \[.*\] \| ([\d.]+) % \[.*\] \| ([\d,]+) \[.*\] \|$"
+    rows = re.findall(row, (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(rows) == 3
+    for system, method, reward, unsafe, steps in rows:
+        mar, pct, pace = stored[f"safe-{system.lower()}", method.lower()]
+        assert float(reward.replace("−", "-")) == round(mar, 3)
+        assert float(unsafe) == round(pct, 3)
+        assert float(steps.replace(",", "")) == round(1000 * pace)
