@@ -93,7 +93,8 @@ def agree(name, world):
     planner, monitor = PLANNERS[name], Monitor()
     task = TASK.update("reward", goal=world["goal"]).update("unsafe_area", areas=world["areas"])
     model = Oracle.of(task)
-    search = begin(planner, monitor, jnp.asarray(world["start"], jnp.float32), jax.random.key(world["seed"]), ())
+    start, key = jnp.asarray(world["start"], jnp.float32), jax.random.key(world["seed"])
+    search = begin(planner, monitor, start, key, planner.first_memory())
     slow = slow_generations(name, world["start"], world["areas"], world["goal"], search.keys)
     for num, collection in zip(planner.schedule(BUDGET), slow, strict=True):
         search = advance(planner, model, task, monitor, search, (num,))
