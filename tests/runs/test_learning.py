@@ -128,7 +128,7 @@ def test_a_model_that_diverges_is_told_and_what_was_finished_is_kept(tmp_path):
     assert len(read_lines(home / "episodes.jsonl")) == 2
 
 
-@pytest.mark.parametrize("propagation", ["member", "resampled"])
+@pytest.mark.parametrize("propagation", ["member", pytest.param("resampled", marks=pytest.mark.long)])
 def test_ensembles_learn_in_a_run(tmp_path, propagation):
     net = ModelSettings(hidden=(8,), ensemble=2, propagation=propagation)
     home = run_one(config(net=net, model="dmdn", episodes=2), tmp_path, ORIGIN)

@@ -231,7 +231,7 @@ def kill_and_resume(tmp_path, kills, seed):
 
 
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path):
-    assert kill_and_resume(tmp_path, kills=3, seed=0) == 3
+    assert kill_and_resume(tmp_path, kills=2, seed=0) == 2
 
 
 @pytest.mark.long
