@@ -13,13 +13,23 @@ import tyro
 
 import guss
 from guss.commands.eval import Eval
+from guss.commands.export import Export
+from guss.commands.fit import Fit
 from guss.commands.list import List
 from guss.commands.plan import Plan
 from guss.commands.reproduce import EXPERIMENTS, Reproduce
 from guss.commands.run import Run
 from guss.errors import GussError, UnknownNameError
 
-COMMANDS = {"run": Run, "eval": Eval, "reproduce": Reproduce, "plan": Plan, "list": List}
+COMMANDS = {
+    "run": Run,
+    "eval": Eval,
+    "fit": Fit,
+    "export": Export,
+    "reproduce": Reproduce,
+    "plan": Plan,
+    "list": List,
+}
 
 
 def parse(words: list[str]) -> Any:

@@ -180,3 +180,61 @@ def print_evaluation(console: Console, summary: dict[str, Any], file: Path) -> N
     table.add_row("worst episode", show(summary["worst_episode_unsafe_pct"]), "", "its unsafe steps [%]")
     console.print(table)
     console.print(f"  {file}", highlight=False, soft_wrap=True)
+
+
+class FitProgress:
+    """A line per fit on a terminal or elsewhere; nothing if quiet."""
+
+    def __init__(self, console: Console, episodes: int, quiet: bool) -> None:
+        self._console, self._quiet = console, quiet
+        self._status = console.status(f"fitting to {episodes} episode{'s' if episodes != 1 else ''}")
+
+    def fitted(self, news: Any) -> None:
+        """One fit is over."""
+        if not self._quiet:
+            ahead = "" if news.r2_horizon is None else f"  R² at the horizon {news.r2_horizon.mean():.4f}"
+            self._console.print(
+                f"{news.episodes} episodes, {news.rows} transitions: R² {news.report.r2.mean():.4f}{ahead}  "
+                f"NLL {news.report.nll.mean():.2f}  {news.seconds:.1f} s",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+    def __enter__(self) -> FitProgress:
+        if not self._quiet:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+
+WEAK_R2 = 0.9
+
+
+def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> None:
+    """How good a model is, dimension by dimension, and what to think of it."""
+    seeds = len(summary["seeds"])
+    table = Table(
+        title=f"{summary['model']} of {summary['task']}: {summary['rows']} steps of {summary['episodes']} episodes"
+        + (f", mean of {seeds} seeds" if seeds > 1 else ""),
+        title_justify="left",
+    )
+    far = f"R², {summary['horizon']} steps ahead"
+    for column in ("dimension", "R², 1 step", far, "KS distance"):
+        table.add_column(column, justify="right")
+    ahead = summary["r2_horizon"]
+    show = lambda x: f"[red]{x:.4f}[/]" if x < WEAK_R2 else f"{x:.4f}"  # noqa: E731
+    for i, (r2, ks) in enumerate(zip(summary["r2"], summary["ks"], strict=True)):
+        table.add_row(str(i), show(r2), "–" if ahead is None else show(ahead[i]), f"{ks:.3f}")
+    console.print(table)
+    about = f"R² (1 is perfect) and KS (0 is calibrated) on {summary['held_out_rows']} transitions that were held out"
+    about += "." if ahead is None else f"; {summary['horizon']} steps ahead on an episode that was not learned from."
+    console.print(f"[dim]{about} NLL {summary['nll']:.2f}.[/]")
+    weak = [str(i) for i, r2 in enumerate(ahead or summary["r2"]) if r2 < WEAK_R2]
+    if weak:
+        console.print(
+            f"[red]Weak in dimension {', '.join(weak)}[/]: more or other data, a larger net, a shorter horizon."
+        )
+    for file in files:
+        console.print(f"  {file}", highlight=False, soft_wrap=True)

@@ -25,7 +25,8 @@ from guss.agent.episodes import run_episodes, with_model_inputs
 from guss.agent.exploration import explore, explore_episodes
 from guss.agent.learner import Learner, diverged, divergence_error
 from guss.agent.settings import AgentSettings, settings_from, settings_from_json
-from guss.agent.systems import Checked, HostSystem, check_finite, read_trace, resolve
+from guss.agent.systems import Checked, HostSystem, check_finite, resolve
+from guss.agent.traces import Trace, read_traces
 from guss.errors import GussError
 from guss.loading import find_preset
 from guss.models.judging import FitReport
@@ -62,7 +63,7 @@ class Agent:
         task: Task | None = None,
         seed: int = 0,
         initial_policy: Callable[[np.ndarray], Any] | None = None,
-        traces: Iterable[str | Path | Transition] = (),
+        traces: Iterable[str | Path | Transition | Trace] = (),
         preset: dict[str, Any] | None = None,
         method: str = "guss",
         **settings: Any,
@@ -70,12 +71,13 @@ class Agent:
         """`system`: an environment's name, a Task, or a Gymnasium environment (with its `task`, unless it is ours).
 
         `initial_policy(obs)`: your own controller, for the first episodes instead of random actions. `traces`: logged
-        transitions to learn from before the first step (NPZ files or batches); then no random episode comes first
-        unless `initial_episodes` says so. `settings` are those of AgentSettings, with `planner`, `net` and `fit` as
-        dicts; what is not given comes from the preset of that name in experiments/, or the defaults.
+        transitions to learn from before the first step (NPZ, CSV, Parquet, folders of them, or batches); then no
+        random episode comes first unless `initial_episodes` says so. `settings` are those of AgentSettings, with
+        `planner`, `net` and `fit` as dicts; what is not given comes from the preset of that name in experiments/, or
+        the defaults.
         """
         self.task, self.env = resolve(system, task)
-        logged = [trace if isinstance(trace, Transition) else read_trace(trace) for trace in traces]
+        logged = [trace if isinstance(trace, tuple) else read_traces([trace]) for trace in traces]
         if logged:
             settings.setdefault("initial_episodes", 0)
         chosen = find_preset(self.task.name) if preset is None else preset
@@ -154,9 +156,10 @@ class Agent:
             self._close()
         self._begin()
 
-    def remember(self, trace: Transition, use: np.ndarray | None = None) -> None:
+    def remember(self, trace: Transition | Trace, use: np.ndarray | None = None) -> None:
         """Learn from a batch of logged transitions, arrays [N, …]; reward and cost are not needed."""
         rows = self.checked.batch(trace)
+        use = trace.use if use is None and isinstance(trace, Trace) else use
         keep = np.ones(len(rows[0]), bool) if use is None else np.asarray(use, bool)
         if keep.shape != (len(rows[0]),):
             raise GussError(f"`use` says for each of the {len(rows[0])} transitions, got shape {keep.shape}")
@@ -241,6 +244,7 @@ class Agent:
         report = None if self._report is None else [np.asarray(x, float).tolist() for x in self._report]
         meta = {
             "task": self.task.name,
+            "actions": repr(self.task.actions),
             "seed": self.seed,
             "settings": self.settings.to_json(),
             "history": [asdict(episode) for episode in self.history],
@@ -277,14 +281,23 @@ class Agent:
         )
         if agent.task.name != meta["task"]:
             raise GussError(f"the agent in {path} learned task {meta['task']!r}, not {agent.task.name!r}")
-        agent.learner = Learner(agent.settings, agent.task, agent.key[None], capacity=meta["learner"]["capacity"])
-        agent.learner.restore(stored.restore(agent.learner.state), meta["learner"])
+        if repr(agent.task.actions) != meta.get("actions"):  # a model takes actions in relative to their bounds
+            raise GussError(
+                f"the agent in {path} learned with the actions {meta.get('actions')}, "
+                f"task {agent.task.name!r} has {agent.task.actions}"
+            )
+        learner = Learner(agent.settings, agent.task, agent.key[None], capacity=meta["learner"]["capacity"])
+        learner.restore(stored.restore(learner.state), meta["learner"])
         agent.history = [Episode(**episode) for episode in meta["history"]]
+        report = None if meta["report"] is None else FitReport(*(np.asarray(x) for x in meta["report"]))  # type: ignore[arg-type]
+        agent.adopt(learner, report)
         agent._fitted_rows = meta["fitted_rows"]
-        if meta["report"] is not None:
-            agent._report = FitReport(*(np.asarray(x) for x in meta["report"]))  # type: ignore[arg-type]
-        agent._begin()
         return agent
+
+    def adopt(self, learner: Learner, report: FitReport | None) -> None:
+        """Take over a model and its data, and how good it is; it counts as fitted to all of them."""
+        self.learner, self._report, self._fitted_rows = learner, report, learner.rows
+        self._begin()
 
     # -------------------------------------------------------------------------------------------------------- the rest
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from guss.agent.traces import Trace
 from guss.envs import ENVS, make_task
 from guss.errors import GussError
 from guss.task import Task
@@ -172,13 +173,27 @@ class Checked:
         cost = self._array(cost, (len(names),), np.float32, f"the cost of {where} (constraints {', '.join(names)})")
         return _transition(obs, action, reward, cost, next_obs)
 
-    def batch(self, trace: Transition) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def batch(self, trace: Transition | Trace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Observations, actions and next observations of a logged trace, [N, …]."""
         count = len(np.asarray(trace.obs))
         size, actions = self.task.observations.size, self.task.actions
+        action, shape = np.asarray(trace.action), (count, *actions.shape)
+        if action.size == count * math.prod(actions.shape):
+            action = action.reshape(shape)  # one column may stand for a plain number, several for an array
+        if actions.dtype == jnp.int32 and not (action == np.round(action)).all():
+            raise GussError(f"actions of task {self.task.name!r} are whole numbers, the trace has others")
+        action = self._array(action, shape, np.dtype(actions.dtype), "action of the trace")
+        low, high = _range(actions)
+        outside = ((action < low - 1e-6) | (action > high + 1e-6)).reshape(count, -1).any(axis=1)
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise GussError(
+                f"action of the trace must be between {low.tolist()} and {high.tolist()}, got {action[row].tolist()} "
+                f"in row {row} (and {int(outside.sum()) - 1} more); clip them, or widen the task's actions"
+            )
         return (
             self._array(trace.obs, (count, size), np.float32, "obs of the trace"),
-            self._array(trace.action, (count, *actions.shape), np.dtype(actions.dtype), "action of the trace"),
+            action,
             self._array(trace.next_obs, (count, size), np.float32, "next_obs of the trace"),
         )
 
@@ -201,18 +216,3 @@ def _range(actions: Actions) -> tuple[np.ndarray, np.ndarray]:
         return np.asarray(actions.low), np.asarray(actions.high)
     low, count = (np.asarray(x).reshape(actions.shape) for x in (actions.first, actions.num_values))
     return low, np.asarray(low + count - 1)
-
-
-def read_trace(path: str | Path) -> Transition:
-    """A logged trace: an NPZ file with `obs`, `action` and `next_obs`, as a run's traces have (reward and cost too)."""
-    try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            held = dict(arrays)
-    except (OSError, ValueError) as error:
-        raise GussError(f"cannot read the trace {path}: {error}") from error
-    missing = [name for name in ("obs", "action", "next_obs") if name not in held]
-    if missing:
-        raise GussError(
-            f"the trace {path} has no {', '.join(missing)}; it holds {', '.join(sorted(held)) or 'nothing'}"
-        )
-    return _transition(held["obs"], held["action"], held.get("reward"), held.get("cost"), held["next_obs"])

@@ -24,6 +24,22 @@ Plugins = Annotated[
     ),
 ]
 
+ColumnNames = Annotated[
+    tuple[str, ...],
+    arg(
+        metavar="PART=NAME,NAME",
+        help="Columns of a CSV or Parquet file that have names of their own: obs=temperature,pressure action=valve.",
+    ),
+]
+
+
+def parse_columns(words: tuple[str, ...]) -> dict[str, list[str]]:
+    """`obs=temperature,pressure` and the like."""
+    pairs = [word.partition("=") for word in words]
+    if bad := [word for word, (part, _, names) in zip(words, pairs, strict=True) if not part or not names]:
+        raise GussError(f"columns are named like obs=temperature,pressure; got {bad[0]!r}")
+    return {part: names.split(",") for part, _, names in pairs}
+
 
 def load_plugins(names: tuple[str, ...]) -> None:
     """Import the user's modules, so that their decorators register what they hold."""

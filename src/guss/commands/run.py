@@ -6,14 +6,24 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
-from guss.commands.common import FROM_PRESET, Plugins, command_line, load_plugins, parse_settings, use_compilation_cache
+from guss.commands.common import (
+    FROM_PRESET,
+    ColumnNames,
+    Plugins,
+    command_line,
+    load_plugins,
+    parse_columns,
+    parse_settings,
+    use_compilation_cache,
+)
 from guss.errors import GussError
 
 if TYPE_CHECKING:
+    from guss.agent.traces import Trace
     from guss.runs.learning import RunConfig
 
 DEFAULT_ENV = "safe-pendulum"
@@ -40,6 +50,9 @@ class Run:
     """Stop after a planned episode whose mean reward, over all seeds, reaches this."""
     initial_episodes: Annotated[int | None, arg(metavar="N"), FROM_PRESET] = None
     """Random episodes at the start."""
+    data: Annotated[tuple[Path, ...], arg(metavar="FILE", help_behavior_hint="")] = ()
+    """Logged transitions to start from (NPZ, CSV, Parquet, folders, another run); then no random episode is needed."""
+    columns: ColumnNames = ()
     explore: Annotated[str | None, arg(metavar="HOW"), FROM_PRESET] = None
     """How random actions follow each other: smooth, or iid (as the paper)."""
     horizon: Annotated[int | None, arg(metavar="H"), FROM_PRESET] = None
@@ -71,6 +84,7 @@ class Run:
     def run(self) -> None:
         """Run, then say what came out and where it is."""
         load_plugins(self.plugin)
+        from guss.agent.traces import read_traces
         from guss.display import RunProgress, make_console, print_run_summary
         from guss.reports.run import summarise_run
         from guss.runs.provenance import provenance
@@ -81,26 +95,28 @@ class Run:
             self._check_resume()
             home, config = self.resume, read_config(self.resume)
         else:
-            config = self._config()
+            data = read_traces(self.data, parse_columns(self.columns)) if self.data else None
+            config = self._config(data)
         with RunProgress(make_console(stderr=True), config.episodes, quiet=self.quiet) as progress:
             if self.resume is not None:
                 resume_run(home, progress.episode, previous=self.previous)
             else:
                 origin = provenance(command_line())
-                home = run_one(config, self.out, origin, progress.episode, overwrite=self.overwrite)
+                home = run_one(config, self.out, origin, progress.episode, overwrite=self.overwrite, data=data)
         summary = summarise_run(home)
         if self.json:
             print(json.dumps(summary, indent=2))
         elif not self.quiet:
             print_run_summary(make_console(), summary, home)
 
-    def _config(self) -> RunConfig:
+    def _config(self, data: Trace | None) -> RunConfig:
         """The run that the flags and the preset ask for."""
         from guss.agent.settings import settings_from
         from guss.envs import ENVS
         from guss.loading import find_preset, load_preset
         from guss.planners import PLANNERS
         from guss.runs.learning import RunConfig
+        from guss.runs.records import digest_of
 
         if self.previous:
             raise GussError("--previous says where to go on from: it needs --resume")
@@ -109,6 +125,10 @@ class Run:
         ENVS[env], PLANNERS[self.method]  # unknown names are told before anything else
         if self.seeds < 1 or self.seed < 0:
             raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {self.seeds} --seed {self.seed}")
+        logged: dict[str, Any] = {}
+        if data is not None:
+            preset = preset | {"initial_episodes": 0}
+            logged = {"data": digest_of(data), "data_rows": len(data.obs)}
         return settings_from(
             RunConfig,
             {"episodes": 50} | preset,
@@ -119,6 +139,7 @@ class Run:
             env=env,
             seeds=tuple(range(self.seed, self.seed + self.seeds)),
             **{name: getattr(self, name) for name in FROM_PRESET_OR_FLAG},
+            **logged,
         )
 
     def _check_resume(self) -> None:

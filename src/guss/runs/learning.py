@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,8 @@ from guss.agent.episodes import run_episodes
 from guss.agent.exploration import explore_episodes
 from guss.agent.learner import Learner, diverged, divergence_error
 from guss.agent.settings import AgentSettings
-from guss.agent.systems import check_finite
+from guss.agent.systems import Checked, check_finite
+from guss.agent.traces import Trace
 from guss.checkpoint import Stored
 from guss.envs import make_task
 from guss.errors import GussError
@@ -23,6 +25,7 @@ from guss.models.judging import FitReport
 from guss.planners import make_planner
 from guss.runs.records import unsafe_steps
 from guss.runs.timing import CompileClock
+from guss.task import Task
 from guss.types import Transition
 
 
@@ -36,6 +39,10 @@ class RunConfig(AgentSettings):
     """At most this many, random ones included."""
     target: float | None = None
     """Stop after a planned episode whose mean reward, over all seeds, reaches this."""
+    data: str | None = None
+    """Digest of the logged transitions to start from, if any."""
+    data_rows: int = 0
+    """How many they are."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,8 +50,17 @@ class RunConfig(AgentSettings):
             raise GussError(f"a run needs seeds, each once, got {list(self.seeds)}")
         if self.episodes < 1:
             raise GussError(f"a run needs at least 1 episode, got {self.episodes}")
-        if self.initial_episodes == 0 and self.learns:
-            raise GussError("a learned model needs at least 1 random episode at the start, got initial_episodes 0")
+        if self.initial_episodes == 0 and self.learns and self.data is None:
+            raise GussError(
+                "a learned model needs at least 1 random episode at the start, or logged data; got initial_episodes 0"
+            )
+        if self.data is not None and not self.learns:
+            raise GussError(f"method {self.method!r} with model {self.model!r} learns nothing, so data are of no use")
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; a run without logged data says nothing of them."""
+        plain = super().to_json()
+        return plain if self.data is not None else {k: v for k, v in plain.items() if k not in ("data", "data_rows")}
 
 
 @dataclass
@@ -61,10 +77,21 @@ class EpisodeNews:
     seconds_compile: float
 
 
+def capacity_of(config: RunConfig, task: Task) -> int:
+    """Rows for everything a run will ever hold, in whole episodes."""
+    return (config.episodes + math.ceil(config.data_rows / task.episode_length)) * task.episode_length
+
+
+def batch_of(checked: Checked, data: Trace, num_seeds: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The same logged rows for every seed, as a learner takes them: [S, N, …]."""
+    obs, action, next_obs, use = (np.repeat(x[None], num_seeds, axis=0) for x in (*checked.batch(data), data.use))
+    return obs, action, next_obs, use
+
+
 class Loop:
     """Alg. 1 for all seeds at once, an episode at a time."""
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig, data: Trace | None = None) -> None:
         self.config, self.task = config, make_task(config.env)
         if config.horizon > self.task.episode_length:
             raise GussError(
@@ -78,7 +105,9 @@ class Loop:
         self.over = False
         """Whether all are, or the target is reached."""
         self.keys = jax.vmap(jax.random.key)(jnp.asarray(config.seeds, jnp.int32))
-        self.learner = Learner(config, self.task, self.keys, capacity=config.episodes * self.task.episode_length)
+        self.learner = Learner(config, self.task, self.keys, capacity_of(config, self.task))
+        if data is not None:
+            self.learner.add(*batch_of(Checked(self.task), data, len(config.seeds)))
 
     def meta(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the arrays."""

@@ -3,6 +3,7 @@
 config.json       everything that decides the outcome, and where it came from
 episodes.jsonl    a line per seed and episode; nothing in it depends on the clock or the machine
 timings.jsonl     a line per episode: seconds, model error, host
+data.npz          logged transitions it started from, if any
 traces/seed<S>-ep<E>.npz
 checkpoints/ep<E>.ckpt   everything needed to go on after E episodes; the last two
 lock              there while a process works on the run
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from guss.agent.traces import Trace, read_trace, write_trace
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
 from guss.task import Task
@@ -78,6 +80,37 @@ def by_seed(episodes: list[dict[str, Any]], field: str) -> np.ndarray:
     return np.asarray([row[:shortest] for row in table], float)
 
 
+def trace_path(home: Path, seed: int, episode: int) -> Path:
+    """Where an episode of a seed is."""
+    return home / "traces" / f"seed{seed}-ep{episode}.npz"
+
+
+def digest_of(data: Trace) -> str:
+    """Tells logged data apart, whatever file they came from."""
+    digest = hashlib.sha256()
+    for part in (data.obs, data.action, data.next_obs, data.use):
+        digest.update(f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
+
+
+def write_start(home: Path, data: Trace | None) -> None:
+    """Keep the logged data that a run starts from with it."""
+    if data is None:
+        (home / "data.npz").unlink(missing_ok=True)
+    else:
+        write_trace(home / "data.npz", data)
+
+
+def read_start(home: Path, digest: str | None) -> Trace | None:
+    """The logged data that a run started from; None if it had none."""
+    if digest is None:
+        return None
+    data = read_trace(home / "data.npz")
+    if digest_of(data) != digest:
+        raise GussError(f"{home / 'data.npz'} is not what this run started from: its digest does not match config.json")
+    return data
+
+
 def unsafe_steps(task: Task, moves: Transition) -> np.ndarray:
     """Where any soft constraint is violated, whatever its bound: [T, S]."""
     soft = np.asarray(task.soft, bool)
@@ -104,7 +137,7 @@ def store_episode(
         flags = {"terminated": np.zeros(steps, bool), "truncated": last, "skip": np.zeros(steps, bool)}
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **mine, **flags)  # type: ignore[arg-type]
-        write_atomically(home / "traces" / f"seed{seed}-ep{episode}.npz", buffer.getvalue())
+        write_atomically(trace_path(home, seed, episode), buffer.getvalue())
         rows.append(
             {
                 "seed": seed,

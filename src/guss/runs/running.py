@@ -10,11 +10,22 @@ from typing import Any
 
 from guss import checkpoint
 from guss.agent.settings import settings_from_json
+from guss.agent.traces import Trace
 from guss.checkpoint import Stored
 from guss.errors import GussError
 from guss.runs.learning import EpisodeNews, Loop, RunConfig
 from guss.runs.locking import locked
-from guss.runs.records import SCHEMA, keep_episodes, read_lines, run_folder, store_episode, write_json
+from guss.runs.records import (
+    SCHEMA,
+    digest_of,
+    keep_episodes,
+    read_lines,
+    read_start,
+    run_folder,
+    store_episode,
+    write_json,
+    write_start,
+)
 
 
 def run_one(
@@ -24,9 +35,15 @@ def run_one(
     on_episode: Callable[[EpisodeNews], Any] | None = None,
     *,
     overwrite: bool = False,
+    data: Trace | None = None,
 ) -> Path:
-    """Run it and store its records; returns the run's folder. What is there already is only lost by `overwrite`."""
-    loop = Loop(config)
+    """Run it and store its records; returns the run's folder. What is there already is only lost by `overwrite`.
+
+    `data`: the logged transitions to start from, those whose digest the config names.
+    """
+    if config.data != (None if data is None else digest_of(data)):
+        raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
+    loop = Loop(config, data)
     home = run_folder(out, config.env, config.method, config.to_json())
     with locked(home):
         if (home / "config.json").exists() and not overwrite:
@@ -40,6 +57,7 @@ def run_one(
             (home / name).mkdir()
         for name in ("episodes.jsonl", "timings.jsonl"):
             (home / name).write_bytes(b"")
+        write_start(home, data)
         write_json(home / "config.json", {"schema": SCHEMA, "config": config.to_json(), "provenance": origin})
         _go_on(home, loop, on_episode)
     return home
@@ -51,7 +69,7 @@ def resume_run(
     """Go on with an interrupted run, from its last checkpoint or the one before; ends as if never interrupted."""
     config = read_config(home)
     with locked(home):
-        loop = Loop(config)
+        loop = Loop(config, read_start(home, config.data))
         stored = newest_checkpoint(home, previous)
         if stored is not None:
             loop.restore(stored)

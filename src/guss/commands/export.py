@@ -1,0 +1,50 @@
+"""`guss export`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from guss.errors import GussError
+
+
+@dataclass
+class Export:
+    """The traces of a run as one table: a row per transition, with its seed and episode."""
+
+    run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The run's folder."""
+    out: Path = Path("traces.csv")
+    """A file that ends in .npz, .csv or .parquet (needs the extra `parquet`)."""
+    seeds: Annotated[tuple[int, ...], arg(metavar="SEED", help_behavior_hint="(default: all)")] = ()
+    """Which seeds."""
+    overwrite: bool = False
+    """Replace the file if it is there."""
+
+    def run(self) -> None:
+        """Read, join, write."""
+        import numpy as np
+
+        from guss.agent.traces import join, read_trace, write_trace
+        from guss.errors import UnknownNameError
+        from guss.runs.records import read_lines, trace_path
+        from guss.runs.running import read_config
+
+        if self.out.exists() and not self.overwrite:
+            raise GussError(f"{self.out} is there already; --overwrite replaces it")
+        known = read_config(self.run_folder).seeds
+        for seed in self.seeds:
+            if seed not in known:
+                raise UnknownNameError("seed of the run", str(seed), [str(s) for s in known])
+        rows = read_lines(self.run_folder / "episodes.jsonl")
+        chosen = sorted({(row["seed"], row["episode"]) for row in rows if row["seed"] in (self.seeds or known)})
+        if not chosen:
+            raise GussError(f"{self.run_folder} has no finished episode yet")
+        traces = [read_trace(trace_path(self.run_folder, *which)) for which in chosen]
+        lengths = [len(trace.obs) for trace in traces]
+        seeds, episodes = (np.repeat(np.asarray(column), lengths) for column in zip(*chosen, strict=True))
+        write_trace(self.out, join(traces), seed=seeds, episode=episodes)
+        print(f"{sum(lengths)} transitions of {len(chosen)} episodes: {self.out}")

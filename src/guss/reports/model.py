@@ -1,0 +1,39 @@
+"""How good a fitted model is, in plain numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from guss.runs.modelling import FitNews, Log
+
+
+def summarise_fit(log: Log, told: list[FitNews]) -> dict[str, Any]:
+    """The last fit per dimension (means over seeds), and the error after every fit."""
+    last = told[-1]
+    mean = lambda x: None if x is None else np.asarray(x, float).mean(axis=0).round(5).tolist()  # noqa: E731
+    return {
+        "task": log.task.name,
+        "model": log.settings.model,
+        "seeds": list(log.seeds),
+        "episodes": last.episodes,
+        "rows": last.rows,
+        "held_out_rows": int(np.asarray(last.report.held_out).mean()),
+        "horizon": log.settings.horizon,
+        "nll": mean(last.report.nll),
+        "r2": mean(last.report.r2),
+        "ks": mean(last.report.ks),
+        "r2_horizon": mean(last.r2_horizon),
+        "seconds": round(sum(news.seconds for news in told), 2),
+        "fits": [
+            {
+                "episodes": news.episodes,
+                "rows": news.rows,
+                "nll": mean(news.report.nll),
+                "r2": mean(news.report.r2),
+                "r2_horizon": mean(news.r2_horizon),
+            }
+            for news in told
+        ],
+    }

@@ -1,0 +1,175 @@
+"""Models of logged data (`guss fit`), and the models of a stored run as they were at any of its episodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from guss.agent.agent import Agent
+from guss.agent.learner import Learner, diverged, divergence_error
+from guss.agent.settings import AgentSettings
+from guss.agent.systems import Checked
+from guss.agent.traces import Trace, pieces, read_trace
+from guss.envs import make_task
+from guss.errors import GussError
+from guss.models.judging import FitReport
+from guss.runs.learning import batch_of, capacity_of
+from guss.runs.records import read_lines, read_start, trace_path
+from guss.runs.running import read_config
+from guss.task import Constraint, Grid, Task
+from guss.types import ContinuousActions, Observations
+
+Batch = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # obs, action, next_obs, use: [S, T, …]
+
+
+class Log(NamedTuple):
+    """What was logged, and how a model is to be made of it."""
+
+    settings: AgentSettings
+    task: Task
+    seeds: tuple[int, ...]
+    capacity: int
+    before: Batch | None  # what was known before the first episode
+    episodes: list[Batch]
+
+    @property
+    def keys(self) -> Array:
+        """A random key per seed, as a run has."""
+        return jax.vmap(jax.random.key)(jnp.asarray(self.seeds, jnp.int32))
+
+
+class FitNews(NamedTuple):
+    """How good the models are after one fit; arrays have a leading axis S."""
+
+    episodes: int  # learned from
+    rows: int
+    report: FitReport
+    r2_horizon: np.ndarray | None  # on the episode that follows, [S, D]
+    seconds: float
+
+
+def log_of_run(home: Path, episodes: int | None = None) -> Log:
+    """The traces of a run, of its first `episodes` or of all that are finished."""
+    config = read_config(home)
+    task = make_task(config.env)
+    done = min(
+        (sum(row["seed"] == seed for row in read_lines(home / "episodes.jsonl")) for seed in config.seeds), default=0
+    )
+    wanted = done if episodes is None else episodes
+    if not 0 < wanted <= done:
+        raise GussError(f"{home} has {done} finished episodes, asked for {wanted}")
+    checked, start = Checked(task), read_start(home, config.data)
+    batches = []
+    for episode in range(wanted):
+        each = [_rows(checked, read_trace(trace_path(home, seed, episode))) for seed in config.seeds]
+        batches.append(tuple(np.stack(parts) for parts in zip(*each, strict=True)))
+    before = None if start is None else batch_of(checked, start, len(config.seeds))
+    return Log(config, task, config.seeds, capacity_of(config, task), before, batches)  # type: ignore[arg-type]
+
+
+def log_of_files(trace: Trace, task: Task, settings: AgentSettings, seed: int) -> Log:
+    """Logged data from elsewhere, cut into episodes; all of them count, none is taken for random."""
+    checked = Checked(task)
+    checked.batch(trace)  # tell what is wrong by the row of the whole
+    batches = [batch_of(checked, piece, 1) for piece in pieces(trace, task.episode_length)]
+    capacity = len(batches) * task.episode_length
+    return Log(dataclasses.replace(settings, initial_episodes=0), task, (seed,), capacity, None, batches)
+
+
+def _rows(checked: Checked, trace: Trace) -> Batch:
+    return (*checked.batch(trace), trace.use)
+
+
+def fit_log(
+    log: Log, *, in_turn: bool, test: bool, on_fit: Callable[[FitNews], Any] | None = None
+) -> tuple[Learner, list[FitNews]]:
+    """Fit to all episodes, or with `test` to all but the last, which judges the models at the horizon.
+
+    `in_turn`: after every episode, each fit going on from the one before, as a run does; the models are then those of
+    the run, bit for bit (same versions, machine type and threads).
+    """
+    if not log.settings.learns:
+        raise GussError(f"method {log.settings.method!r} with model {log.settings.model!r} learns nothing from data")
+    count = len(log.episodes) - test
+    if count < 1 and log.before is None:
+        raise GussError("there is one episode only, and it was to be kept for judging; learn from it with --no-test")
+    learner = Learner(log.settings, log.task, log.keys, log.capacity)
+    if log.before is not None:
+        learner.add(*log.before)
+    told = []
+    for number in range(count + 1):
+        if number > 0:
+            learner.add(*log.episodes[number - 1])
+        if number == count or (in_turn and number >= log.settings.initial_episodes and learner.rows > 0):
+            told.append(_fit(log, learner, number))
+            if on_fit is not None:
+                on_fit(told[-1])
+    return learner, told
+
+
+def _fit(log: Log, learner: Learner, number: int) -> FitNews:
+    """One fit, with the random key that a run has for its episode of that number."""
+    started = time.perf_counter()
+    keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, number), 0))(log.keys)
+    report = learner.fit(keys)
+    assert report is not None
+    if (broken := diverged(report)).any():
+        raise divergence_error(number, [s for s, bad in zip(log.seeds, broken, strict=True) if bad])
+    ahead = learner.ahead(*log.episodes[number][:3]) if number < len(log.episodes) else None
+    report = jax.tree.map(np.asarray, report)
+    return FitNews(number, learner.rows, report, ahead, time.perf_counter() - started)
+
+
+def save_models(folder: Path, log: Log, learner: Learner, last: FitNews) -> list[Path]:
+    """An agent per seed, ready to act or to go on learning: `Agent.load(file, system)`."""
+    own = {f.name: getattr(log.settings, f.name) for f in dataclasses.fields(AgentSettings)}
+    own |= {name: dataclasses.asdict(own[name]) for name in ("net", "fit")} | {"initial_episodes": 0}
+    files = []
+    for i, seed in enumerate(log.seeds):
+        agent = Agent(log.task, seed=seed, preset={}, **own)
+        mine = Learner(log.settings, log.task, log.keys[i : i + 1], log.capacity)
+        mine.restore(jax.tree.map(lambda x, i=i: x[i : i + 1], learner.state), learner.meta())
+        agent.adopt(mine, jax.tree.map(lambda x, i=i: x[i], last.report))
+        files.append(folder / (f"seed{seed}.ckpt" if len(log.seeds) > 1 else "model.ckpt"))
+        agent.save(files[-1])
+    return files
+
+
+# ---------------------------------------------------------------------------------------------- data without a Task
+
+UNKNOWN = "logged data"
+
+
+def _nothing(*_: Any) -> Array:
+    return jnp.zeros(())
+
+
+def _nowhere(_: Any) -> Array:
+    return jnp.zeros((1,))
+
+
+def task_of(trace: Trace) -> Task:
+    """What can be said of a system by its data alone: sizes and ranges. Enough for a model, not for planning."""
+    action = np.asarray(trace.action, float).reshape(len(trace.action), -1)
+    low, high = action.min(axis=0), action.max(axis=0)
+    still = high - low < 1e-6
+    length = max(len(piece.obs) for piece in pieces(trace, len(trace.obs)))
+    size = trace.obs.shape[1]
+    return Task(
+        name=UNKNOWN,
+        observations=Observations(low=(-np.inf,) * size, high=(np.inf,) * size),
+        actions=ContinuousActions(tuple((low - still).tolist()), tuple((high + still).tolist())),
+        reward=_nothing,
+        constraints=(Constraint("none", _nothing),),
+        descriptor=_nowhere,
+        grid=Grid(low=(0.0,), high=(1.0,), cells=(1,)),
+        episode_length=min(length, max(len(trace.obs) // 5, 1)) if len(trace.obs) == length else length,
+    )

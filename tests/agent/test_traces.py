@@ -1,0 +1,156 @@
+"""Logged data in and out."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from guss.agent.systems import Checked
+from guss.agent.traces import FORMATS, find_traces, join, pieces, read_trace, read_traces, write_trace
+from guss.envs import make_task
+from guss.envs.pendulum import pendulum_task
+from guss.errors import GussError
+
+
+def arrays(rows, seed=0, **more):
+    rng = np.random.default_rng(seed)
+    obs = rng.normal(size=(rows + 1, 3)).astype(np.float32)
+    action = rng.uniform(-2, 2, size=(rows, 1)).astype(np.float32)
+    return {"obs": obs[:-1], "action": action, "next_obs": obs[1:], **more}
+
+
+def as_trace(tmp_path, **held):
+    np.savez(tmp_path / "log.npz", **held)
+    return read_trace(tmp_path / "log.npz")
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@given(lengths=st.lists(st.integers(1, 4), min_size=1, max_size=4), data=st.data())
+def test_what_was_written_is_read_bit_by_bit(tmp_path_factory, ending, lengths, data):
+    rows, folder = sum(lengths), tmp_path_factory.mktemp("t")
+    ends = np.isin(np.arange(rows), np.cumsum(lengths) - 1)
+    floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
+    values = data.draw(st.lists(floats, min_size=rows, max_size=rows))
+    skip = np.arange(rows) % 3 == 0
+    cost = np.ones((rows, 2), np.float32)
+    held = arrays(rows, reward=np.asarray(values, np.float32), cost=cost, truncated=ends, skip=skip)
+    trace = as_trace(folder, **held)
+    write_trace(folder / f"copy{ending}", trace, seed=np.zeros(rows, int))
+    copy = read_trace(folder / f"copy{ending}")
+    for name, value in trace._asdict().items():
+        np.testing.assert_array_equal(getattr(copy, name).astype(value.dtype), value, err_msg=name)
+    assert trace.use.tolist() == (~skip).tolist()
+    assert [len(piece.obs) for piece in pieces(copy, 100)] == lengths
+    assert [len(piece.obs) for piece in pieces(copy, 2)] == [n for k in lengths for n in [2] * (k // 2) + [1] * (k % 2)]
+    np.testing.assert_array_equal(join(pieces(copy, 3)).obs, copy.obs)
+
+
+def test_a_plain_log_without_what_follows_is_enough(tmp_path):
+    (tmp_path / "log.csv").write_text(
+        "time,temperature,valve,run\n0,20.0,0.5,1\n1,20.5,0.75,1\n2,21.0,1,1\n0,19.0,-1,2\n1,18.0,-1,2\n"
+    )
+    trace = read_trace(tmp_path / "log.csv", {"obs": ["temperature"], "action": ["valve"], "episode": ["run"]})
+    assert trace.obs.tolist() == [[20.0], [20.5], [19.0]]
+    assert trace.next_obs.tolist() == [[20.5], [21.0], [18.0]]
+    assert trace.action.tolist() == [[0.5], [0.75], [-1.0]]
+    assert trace.end.tolist() == [False, True, True]
+    assert trace.use.all()
+    assert trace.reward is None
+
+
+def test_words_for_yes_and_no_and_a_byte_order_mark(tmp_path):
+    text = "\ufeffobs,action,next_obs,skip,terminated\n1,0,2,False,false\n2,0,3,TRUE,True\n5,0,6,0,1\n"
+    (tmp_path / "log.csv").write_text(text)
+    trace = read_trace(tmp_path / "log.csv")
+    assert trace.use.tolist() == [True, False, True]
+    assert trace.end.tolist() == [False, True, True]
+    assert trace.obs.tolist() == [[1.0], [2.0], [5.0]]
+
+
+def test_folders_are_read_in_order(tmp_path):
+    for number in (10, 2, 1):
+        np.savez(tmp_path / f"seed0-ep{number}.npz", **arrays(number))
+    assert [path.stem for path in find_traces([tmp_path])] == ["seed0-ep1", "seed0-ep2", "seed0-ep10"]
+    trace = read_traces([tmp_path])
+    assert np.flatnonzero(trace.end).tolist() == [0, 2, 12]
+    (tmp_path / "run" / "traces").mkdir(parents=True)
+    with pytest.raises(GussError, match=r"no traces in .*/run/traces; looked for .npz, .csv, .parquet"):
+        read_traces([tmp_path / "run"])
+    with pytest.raises(GussError, match="no file with logged data was named"):
+        read_traces([])
+
+
+def test_one_column_may_stand_for_a_plain_number(tmp_path):
+    task = make_task("safe-acrobot")
+    obs = np.zeros((2, task.observations.size))
+    trace = as_trace(tmp_path, obs=obs, action=np.asarray([[0.0], [2.0]]), next_obs=obs)
+    action = Checked(task).batch(trace)[1]
+    assert action.shape == (2,)
+    assert action.dtype == np.int32
+    trace = as_trace(tmp_path, obs=obs, action=np.asarray([0.5, 1.0]), next_obs=obs)
+    with pytest.raises(GussError, match="are whole numbers"):
+        Checked(task).batch(trace)
+
+
+BAD = {
+    "obs_0,action_0\n1,2\n3,x\n": r"line 3, column 'action_0': expected a number, got 'x'",
+    "obs_0,action_0\n1,\n3,1\n": r"line 2, column 'action_0': expected a number, got ''",
+    "obs_0,action_0\n1,2\n3\n": r"line 3: 1 values, but the first line names 2",
+    "a,b\n1,2\n": r"has the columns a, b; a trace needs obs_0.*--columns obs=NAME",
+    "obs_0,obs_2,action\n1,2,3\n": "must count from 0 without a gap, got obs_0, obs_2",
+    "obs,action,obs\n1,2,3\n": "a name of its own",
+    "obs,action\n": "is empty",
+    "obs,action\n1,2\n": "has no next_obs, and no episode of two rows",
+    "": r"has the columns \(none\)",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_a_table_that_is_not_a_trace_is_told(tmp_path, text):
+    (tmp_path / "log.csv").write_text(text)
+    with pytest.raises(GussError, match=BAD[text]):
+        read_trace(tmp_path / "log.csv")
+
+
+def test_files_that_are_not_traces_are_told(tmp_path):
+    with pytest.raises(GussError, match=r"ends in .npz, .csv, .parquet, got .*log\.txt"):
+        read_trace(tmp_path / "log.txt")
+    for ending in FORMATS:
+        with pytest.raises(GussError, match="cannot read the trace"):
+            read_trace(tmp_path / f"missing{ending}")
+    for ending in (".npz", ".parquet"):
+        (tmp_path / f"foreign{ending}").write_bytes(b"PK\x03\x04 not a trace")
+        with pytest.raises(GussError, match="cannot read the trace"):
+            read_trace(tmp_path / f"foreign{ending}")
+    with (tmp_path / "plain.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(GussError, match="a single array without a name"):
+        read_trace(tmp_path / "plain.npz")
+    with pytest.raises(GussError, match=r"reward has shape \(2,\), but obs has 3 rows"):
+        as_trace(tmp_path, **arrays(3, reward=np.zeros(2)))
+    with pytest.raises(GussError, match="action must hold numbers, got <U1"):
+        as_trace(tmp_path, obs=np.zeros(2), action=np.asarray(["a", "b"]))
+    (tmp_path / "log.csv").write_text("obs,action\n1,2\n2,3\n")
+    with pytest.raises(GussError, match=r"unknown column of .* 'temprature'"):
+        read_trace(tmp_path / "log.csv", {"obs": ["temprature"]})
+    with pytest.raises(GussError, match="unknown part of a trace 'obz'"):
+        read_trace(tmp_path / "log.csv", {"obz": ["obs"]})
+    with pytest.raises(GussError, match="reward is one column"):
+        read_trace(tmp_path / "log.csv", {"reward": ["obs", "action"]})
+
+
+def test_rows_that_a_task_cannot_have_are_told(tmp_path):
+    held = arrays(3)
+    held["action"][1] = 5.0
+    with pytest.raises(GussError, match=r"between \[-2.0\] and \[2.0\], got \[5.0\] in row 1 \(and 0 more\)"):
+        Checked(pendulum_task()).batch(as_trace(tmp_path, **held))
+    held = arrays(3)
+    held["next_obs"][2, 1] = np.nan
+    with pytest.raises(GussError, match=r"next_obs of the trace is not finite in dimension \[2, 1\]"):
+        Checked(pendulum_task()).batch(as_trace(tmp_path, **held))
+
+
+def test_nothing_in_a_trace_is_executed(tmp_path):
+    np.savez(tmp_path / "log.npz", obs=np.asarray([print], object), action=np.zeros(1))
+    with pytest.raises(GussError, match="cannot read the trace"):
+        read_trace(tmp_path / "log.npz")
