@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 
 .PHONY: help setup run test test-long check clean
 help:
-	@echo "make run        set up, run the toy experiment in its quick form, say where the figures are"
+	@echo "make run        set up, learn Safe Pendulum with GuSS (about two minutes), say where the figures are"
 	@echo "make test       set up, run the tests"
 	@echo "make test-long  the full counts, written to results/tests/"
 	@echo "make check      lint, format, types, import directions"
@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 run: $(STAMP)
-	@$(BIN)/guss reproduce toy --preset quick --out runs
+	@$(BIN)/guss run --preset safe-pendulum-quick --seeds 3 --against random --replay --overwrite --out runs
 
 # Most of the tests' time is compiling; without LLVM's optimisations it halves. Commands and long tests run as for users.
 test: $(STAMP)

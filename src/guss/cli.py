@@ -17,6 +17,7 @@ from guss.commands.export import Export
 from guss.commands.fit import Fit
 from guss.commands.list import List
 from guss.commands.plan import Plan
+from guss.commands.replay import Replay
 from guss.commands.reproduce import EXPERIMENTS, Reproduce
 from guss.commands.run import Run
 from guss.errors import GussError, UnknownNameError
@@ -24,6 +25,7 @@ from guss.errors import GussError, UnknownNameError
 COMMANDS = {
     "run": Run,
     "eval": Eval,
+    "replay": Replay,
     "fit": Fit,
     "export": Export,
     "reproduce": Reproduce,
@@ -53,7 +55,8 @@ def main() -> None:
     try:
         parse(sys.argv[1:]).run()
     except GussError as error:
-        print(f"guss: error: {error}", file=sys.stderr)
+        for text in (error, *getattr(error, "__notes__", ())):
+            print(f"guss: error: {text}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output has gone, as in `guss list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

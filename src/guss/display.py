@@ -98,9 +98,11 @@ class MethodProgress:
 class RunProgress:
     """A learning run as it goes: a bar with the last episode's figures on a terminal, a line per episode elsewhere."""
 
-    def __init__(self, console: Console, episodes: int, quiet: bool) -> None:
+    def __init__(self, console: Console, episodes: int, quiet: bool, name: str = "") -> None:
         self._console, self._quiet, self._episodes = console, quiet, episodes
-        count, text = TextColumn("episode {task.completed}/{task.total}"), TextColumn("{task.description}")
+        self._name = f"{name}, " if name else ""
+        count = TextColumn(f"{self._name}episode {{task.completed}}/{{task.total}}")
+        text = TextColumn("{task.description}")
         self._bar = _bar(console, quiet, count, BarColumn(bar_width=24), text)
         self._task = self._bar.add_task("compiling", total=episodes)
 
@@ -111,7 +113,7 @@ class RunProgress:
         text = f"reward {news.mean_reward:.3f}  unsafe {news.unsafe_pct:.2f} %{error}  {times}"
         self._bar.update(self._task, completed=news.episode + 1, description=text)
         if not self._quiet and not self._console.is_terminal:
-            line = f"episode {news.episode + 1}/{self._episodes} ({news.phase}): {text}"
+            line = f"{self._name}episode {news.episode + 1}/{self._episodes} ({news.phase}): {text}"
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> RunProgress:
@@ -122,35 +124,49 @@ class RunProgress:
         self._bar.stop()
 
 
-def print_run_summary(console: Console, summary: dict[str, Any], home: Path) -> None:
-    """What came out of a learning run, in the paper's measures."""
+def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: list[Path]) -> None:
+    """What came out of a learning run, in the paper's measures, beside others it is compared with."""
+    first = summaries[0]
+    count = first["seeds"]
     table = Table(
-        title=f"{summary['env']}, {summary['method']}: {summary['seeds']} seeds, {summary['episodes']} episodes"
+        title=f"{first['env']}: {count} seed{'s' if count != 1 else ''}, {first['episodes']} episodes",
+        title_justify="left",
     )
-    for column in ("measure", "mean", "± (90 %)", "what it is"):
-        table.add_column(column, justify="right" if column in ("mean", "± (90 %)") else "left")
+    table.add_column("measure")
+    for summary in summaries:
+        table.add_column(summary["method"], justify="right")
+    table.add_column("what it is")
     about = {
         "mar": "mean reward per step, second half of the episodes",
-        "mrcp_ksteps": f"thousand real steps until it reaches {summary['threshold']}",
+        "mrcp_ksteps": f"thousand real steps until it reaches {first['threshold']}",
         "unsafe_pct": "unsafe steps [%], all episodes",
         "unsafe_trans_pct": "unsafe steps [%], first 15 % of the episodes",
     }
+    if first["threshold"] is None:
+        del about["mrcp_ksteps"]
     for name, text in about.items():
-        mean, half = summary[name]
-        if name == "mrcp_ksteps":
-            text += f" ({summary['reached']}/{summary['seeds']} seeds)"
-        show = lambda x: "–" if x is None else f"{x:.3f}"  # noqa: E731
-        table.add_row(name, show(mean), show(half), text)
+        table.add_row(name, *(_measure(summary, name) for summary in summaries), text)
     console.print(table)
-    console.print(f"  {home}", highlight=False, soft_wrap=True)
+    if count > 1:
+        console.print("[dim]± is the 90 % interval over seeds; random episodes at the start count in all of them.[/]")
+    for file in files:
+        console.print(f"  {file}", highlight=False, soft_wrap=True)
+
+
+def _measure(summary: dict[str, Any], name: str) -> str:
+    mean, half = summary[name]
+    if mean is None:
+        return "never" if name == "mrcp_ksteps" else "–"
+    reached = f" ({summary['reached']}/{summary['seeds']})" if name == "mrcp_ksteps" else ""
+    return f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}") + reached
 
 
 class EpisodeBar:
-    """A bar over episodes on a terminal; nothing elsewhere."""
+    """A bar over episodes, or other units, on a terminal; nothing elsewhere."""
 
-    def __init__(self, console: Console, episodes: int, quiet: bool) -> None:
-        self._bar = _bar(console, quiet, TextColumn("episode {task.completed}/{task.total}"), BarColumn())
-        self._task = self._bar.add_task("", total=episodes)
+    def __init__(self, console: Console, count: int, quiet: bool, unit: str = "episode") -> None:
+        self._bar = _bar(console, quiet, TextColumn(f"{unit} {{task.completed}}/{{task.total}}"), BarColumn())
+        self._task = self._bar.add_task("", total=count)
 
     def update(self, done: int) -> None:
         """So many are over."""
@@ -185,9 +201,9 @@ def print_evaluation(console: Console, summary: dict[str, Any], file: Path) -> N
 class FitProgress:
     """A line per fit on a terminal or elsewhere; nothing if quiet."""
 
-    def __init__(self, console: Console, episodes: int, quiet: bool) -> None:
+    def __init__(self, console: Console, text: str, quiet: bool) -> None:
         self._console, self._quiet = console, quiet
-        self._status = console.status(f"fitting to {episodes} episode{'s' if episodes != 1 else ''}")
+        self._status = console.status(text)
 
     def fitted(self, news: Any) -> None:
         """One fit is over."""

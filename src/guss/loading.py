@@ -60,14 +60,29 @@ def _presets() -> dict[str, Path]:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """The experiment `name` of `experiments/`, or a TOML file of the user's own."""
+    """The experiment `name` of `experiments/`, or a TOML file of the user's own; either may extend an experiment."""
     found = {name: Path(name)} if name.endswith(".toml") else _presets()
     if name not in found:
         raise UnknownNameError("experiment", name, found)
     try:
-        return tomllib.loads(found[name].read_text())
+        preset = tomllib.loads(found[name].read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise GussError(f"cannot read the preset {name}: {error}") from error
+    if "extends" not in preset:
+        return preset
+    base = preset.pop("extends")
+    if base not in _presets():
+        raise UnknownNameError(f"experiment that {name} extends", base, _presets())
+    return _merged(load_preset(base), preset)
+
+
+def _merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """`base` with what `more` says otherwise, table by table."""
+    both = {
+        name: _merged(base[name], value) if isinstance(value, dict) and isinstance(base.get(name), dict) else value
+        for name, value in more.items()
+    }
+    return base | both
 
 
 def find_preset(name: str) -> dict[str, Any]:

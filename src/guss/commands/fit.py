@@ -75,7 +75,7 @@ class Fit:
                 "the data hold one episode only, so none can be kept for judging: bring more, tell episodes apart by a "
                 "column `episode`, or learn from all of it with --no-test"
             )
-        with FitProgress(make_console(stderr=True), len(log.episodes), quiet=self.quiet) as progress:
+        with FitProgress(make_console(stderr=True), "fitting", quiet=self.quiet) as progress:
             learner, told = fit_log(log, in_turn=self.in_turn, test=self.test, on_fit=progress.fitted)
         home = self.out / self.data[0].stem
         home.mkdir(parents=True, exist_ok=True)

@@ -75,6 +75,14 @@ class Run:
     """Go on with an interrupted run; it ends as if it had never been interrupted. Its settings are its own."""
     previous: bool = False
     """With --resume: from the checkpoint before the last one."""
+    against: Annotated[tuple[str, ...], arg(metavar="METHOD", help_behavior_hint="")] = ()
+    """Other methods to run with the same seeds, and compare with; those stored already are not run again."""
+    figures: bool = True
+    """Draw the learning curves."""
+    replay: bool = False
+    """Draw the last episode too, as `guss replay` does."""
+    log: Annotated[tuple[str, ...], arg(metavar="WHERE", help_behavior_hint="")] = ()
+    """Curves while it runs: tensorboard, wandb (extras of the same names)."""
     json: bool = False
     """Print the outcome as JSON."""
     quiet: bool = False
@@ -86,31 +94,61 @@ class Run:
         load_plugins(self.plugin)
         from guss.agent.traces import read_traces
         from guss.display import RunProgress, make_console, print_run_summary
-        from guss.reports.run import summarise_run
+        from guss.reports.run import summarise_run, write_figures
         from guss.runs.provenance import provenance
         from guss.runs.running import read_config, resume_run, run_one
 
         use_compilation_cache()
+        console, others = make_console(stderr=True), []
         if self.resume is not None:
             self._check_resume()
             home, config = self.resume, read_config(self.resume)
         else:
             data = read_traces(self.data, parse_columns(self.columns)) if self.data else None
-            config = self._config(data)
-        with RunProgress(make_console(stderr=True), config.episodes, quiet=self.quiet) as progress:
+            config = self._config(self.method, data)
+            others = [self._config(method, None) for method in self.against]
+        with RunProgress(console, config.episodes, quiet=self.quiet) as progress:
             if self.resume is not None:
-                resume_run(home, progress.episode, previous=self.previous)
+                resume_run(home, progress.episode, previous=self.previous, logs=self.log)
             else:
-                origin = provenance(command_line())
-                home = run_one(config, self.out, origin, progress.episode, overwrite=self.overwrite, data=data)
-        summary = summarise_run(home)
+                origin, tell, again = provenance(command_line()), progress.episode, self.overwrite
+                home = run_one(config, self.out, origin, tell, overwrite=again, data=data, logs=self.log)
+        homes = [home, *(self._compared(other) for other in others)]
+        summaries = [summarise_run(each) for each in homes]
+        files = [home, *(write_figures(homes) if self.figures else ())]
+        if self.replay:
+            files += self._replay(home)
         if self.json:
-            print(json.dumps(summary, indent=2))
+            print(json.dumps(summaries[0] | {"against": summaries[1:]} if others else summaries[0], indent=2))
         elif not self.quiet:
-            print_run_summary(make_console(), summary, home)
+            print_run_summary(make_console(), summaries, files)
 
-    def _config(self, data: Trace | None) -> RunConfig:
-        """The run that the flags and the preset ask for."""
+    def _compared(self, config: RunConfig) -> Path:
+        """The run to compare with: the one stored, gone on with if it is not finished, or a new one."""
+        from guss.display import RunProgress, make_console
+        from guss.runs.provenance import provenance
+        from guss.runs.records import run_folder
+        from guss.runs.running import resume_run, run_one
+
+        home = run_folder(self.out, config.env, config.method, config.to_json())
+        with RunProgress(make_console(stderr=True), config.episodes, quiet=self.quiet, name=config.method) as progress:
+            if (home / "config.json").exists() and not self.overwrite:
+                resume_run(home, progress.episode)
+            else:
+                run_one(config, self.out, provenance(command_line()), progress.episode, overwrite=self.overwrite)
+        return home
+
+    def _replay(self, home: Path) -> list[Path]:
+        """The last episode of the first seed as a film, its last plan as a picture."""
+        from guss.commands.replay import Replay
+
+        film, still = home / "figures" / "replay.gif", home / "figures" / "last-plan.png"
+        Replay(home, out=film, quiet=True).run()
+        Replay(home, out=still, step=-1, quiet=True).run()
+        return [film, still]
+
+    def _config(self, method: str, data: Trace | None) -> RunConfig:
+        """The run that the flags and the preset ask for; planner settings on the command line are the method's."""
         from guss.agent.settings import settings_from
         from guss.envs import ENVS
         from guss.loading import find_preset, load_preset
@@ -122,7 +160,7 @@ class Run:
             raise GussError("--previous says where to go on from: it needs --resume")
         preset = load_preset(self.preset) if self.preset else find_preset(self.env or DEFAULT_ENV)
         env = self.env or preset.get("env", DEFAULT_ENV)
-        ENVS[env], PLANNERS[self.method]  # unknown names are told before anything else
+        ENVS[env], PLANNERS[method]  # unknown names are told before anything else
         if self.seeds < 1 or self.seed < 0:
             raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {self.seeds} --seed {self.seed}")
         logged: dict[str, Any] = {}
@@ -132,8 +170,8 @@ class Run:
         return settings_from(
             RunConfig,
             {"episodes": 50} | preset,
-            self.method,
-            planner=parse_settings(self.set),
+            method,
+            planner=parse_settings(self.set) if method == self.method else {},
             net=parse_settings(self.net),
             fit=parse_settings(self.fit),
             env=env,
@@ -144,7 +182,7 @@ class Run:
 
     def _check_resume(self) -> None:
         """A run goes on as it began: nothing else can be set."""
-        mine = ("resume", "previous", "json", "quiet", "plugin")
+        mine = ("resume", "previous", "figures", "replay", "log", "json", "quiet", "plugin")
         other = [f.name for f in dataclasses.fields(self) if f.name not in mine and getattr(self, f.name) != f.default]
         if other:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in other)

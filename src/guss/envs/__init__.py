@@ -5,16 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from guss.registry import Registry
 from guss.task import Task
 
 
 @dataclass(frozen=True)
+class View:
+    """How a problem is shown. Arrays are NumPy's; `shown` takes many observations at once, [..., D]."""
+
+    picture: Callable[[np.ndarray], np.ndarray] | None
+    """An observation as an RGB picture, unsafe zones drawn."""
+    shown: Callable[[np.ndarray], np.ndarray]
+    """What plans are drawn by: a number [...], over time, or a place [..., 2]."""
+    labels: tuple[str, ...]
+    """The name of that number, or of both."""
+    limits: tuple[tuple[float, float], ...]
+    """From where to where to draw it, or both."""
+    unsafe: tuple[tuple[float, ...], ...] = ()
+    """Intervals (from, to) of the number, or rectangles (x from, x to, y from, y to)."""
+    behaviour: tuple[str, str] = ("behaviour 0", "behaviour 1")
+    """Names of the two descriptor dimensions that the archive is drawn by."""
+    behaviour_dims: tuple[int, int] = (0, 1)
+    """Which dimensions they are."""
+    behaviour_scale: float = 1.0
+    """From the descriptor's unit to the one that the names say."""
+
+
+@dataclass(frozen=True)
 class EnvSpec:
-    """A problem: its Gymnasium id and the function that builds its Task."""
+    """A problem: its Gymnasium id, the function that builds its Task, and how it is shown (None: plainly)."""
 
     gym_id: str
     make_task: Callable[..., Task]
+    view: View | None = None
 
 
 ENVS: Registry[EnvSpec] = Registry(

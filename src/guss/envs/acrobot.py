@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from guss.envs import ENVS, EnvSpec
+from guss.envs import ENVS, EnvSpec, View
 from guss.envs.drawing import INK, UNSAFE, Canvas
 from guss.errors import GussError, UnknownNameError
 from guss.task import Constraint, Grid, Task, with_params
@@ -115,15 +115,6 @@ def acrobot_task() -> Task:
     )
 
 
-ENVS.add(
-    "safe-acrobot",
-    EnvSpec("guss/SafeAcrobot-v0", acrobot_task),
-    summary="Acrobot: the tip as high as possible, but not above 3.",
-    paper="Sec. 5.2, app. A.2",
-    origin=__name__,
-)
-
-
 # ------------------------------------------------------------------------------------------- the Gymnasium class
 
 
@@ -217,3 +208,27 @@ def draw_acrobot(angle1: float, angle2: float) -> np.ndarray:
         canvas.disc(joint, 0.07, INK)
     canvas.disc(tip, 0.09, (214, 39, 40) if tip[1] + 2.0 > MAX_HEIGHT else (44, 160, 44))
     return canvas.image
+
+
+def _height(obs: np.ndarray) -> np.ndarray:
+    cos1, sin1, cos2, sin2 = (obs[..., i] for i in range(4))
+    return 2.0 - cos1 - (cos1 * cos2 - sin1 * sin2)
+
+
+VIEW = View(
+    picture=lambda obs: draw_acrobot(float(np.arctan2(obs[1], obs[0])), float(np.arctan2(obs[3], obs[2]))),
+    shown=_height,
+    labels=("height of the tip",),
+    limits=((0.0, 4.0),),
+    unsafe=((MAX_HEIGHT, 4.0),),
+    behaviour=("x of the tip at the plan's end", "y of the tip at the plan's end"),
+    behaviour_dims=(2, 3),
+)
+
+ENVS.add(
+    "safe-acrobot",
+    EnvSpec("guss/SafeAcrobot-v0", acrobot_task, VIEW),
+    summary="Acrobot: the tip as high as possible, but not above 3.",
+    paper="Sec. 5.2, app. A.2",
+    origin=__name__,
+)

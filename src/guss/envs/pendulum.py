@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from guss.envs import ENVS, EnvSpec
+from guss.envs import ENVS, EnvSpec, View
 from guss.envs.drawing import INK, UNSAFE, Canvas
 from guss.errors import GussError, UnknownNameError
 from guss.task import Constraint, Grid, Task, with_params
@@ -90,15 +90,6 @@ def pendulum_task(start: str = "anywhere") -> Task:
         reset=pendulum_reset if start == "anywhere" else hanging_reset,
         policy_inputs=(np.zeros(3), np.ones(3)),  # as they are
     )
-
-
-ENVS.add(
-    "safe-pendulum",
-    EnvSpec("guss/SafePendulum-v0", pendulum_task),
-    summary="Pendulum swing-up; angles from 20° to 30° are unsafe.",
-    paper="Sec. 5.2, app. A.1",
-    origin=__name__,
-)
 
 
 # ------------------------------------------------------------------------------------------- the Gymnasium class
@@ -209,3 +200,26 @@ def draw_pendulum(angle: float) -> np.ndarray:
     canvas.line(np.zeros(2), tip, 0.16, (31, 119, 180))
     canvas.disc(np.zeros(2), 0.05, INK)
     return canvas.image
+
+
+def _degrees(obs: np.ndarray) -> np.ndarray:
+    return np.rad2deg(np.arctan2(obs[..., 1], obs[..., 0]))
+
+
+VIEW = View(
+    picture=lambda obs: draw_pendulum(float(np.arctan2(obs[1], obs[0]))),
+    shown=_degrees,
+    labels=("angle from upright [°]",),
+    limits=((-180.0, 180.0),),
+    unsafe=(UNSAFE_DEGREES,),
+    behaviour=("angle halfway through the plan [°]", "angle at its end [°]"),
+    behaviour_scale=180.0 / np.pi,
+)
+
+ENVS.add(
+    "safe-pendulum",
+    EnvSpec("guss/SafePendulum-v0", pendulum_task, VIEW),
+    summary="Pendulum swing-up; angles from 20° to 30° are unsafe.",
+    paper="Sec. 5.2, app. A.1",
+    origin=__name__,
+)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from guss.envs import ENVS, EnvSpec
+from guss.envs import ENVS, EnvSpec, View
 from guss.envs.drawing import Canvas
 from guss.errors import GussError, UnknownNameError
 from guss.task import Constraint, Grid, Task, with_params
@@ -148,15 +148,6 @@ def toy_task(layout: ToyLayout = PAPER_LAYOUT) -> Task:
     )
 
 
-ENVS.add(
-    "safe-toy",
-    EnvSpec("guss/SafeToy-v0", toy_task),
-    summary="Toy world: walk to the goal through a narrow safe corridor (perfect model).",
-    paper="Sec. 5.1, Fig. 2, app. B",
-    origin=__name__,
-)
-
-
 # ------------------------------------------------------------------------------------------- the Gymnasium class
 
 
@@ -260,3 +251,21 @@ def draw_world(layout: ToyLayout, path: np.ndarray) -> np.ndarray:
         canvas.disc(point, 0.35 * unit, (214, 39, 40) if unsafe else (31, 119, 180))
     canvas.disc(path[-1], 0.9 * unit, (31, 60, 136))
     return canvas.image
+
+
+VIEW = View(
+    picture=None,
+    shown=lambda obs: obs,
+    labels=("x", "y"),
+    limits=((0.0, PAPER_LAYOUT.size),) * 2,
+    unsafe=PAPER_LAYOUT.unsafe,
+    behaviour=("x at the plan's end", "y at the plan's end"),
+)
+
+ENVS.add(
+    "safe-toy",
+    EnvSpec("guss/SafeToy-v0", toy_task, VIEW),
+    summary="Toy world: walk to the goal through a narrow safe corridor (perfect model).",
+    paper="Sec. 5.1, Fig. 2, app. B",
+    origin=__name__,
+)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from guss import metrics
+from guss.reports.style import new_figure, save_figure, style_of
 from guss.runs.records import by_seed, read_lines
 
 THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6}
@@ -50,3 +51,47 @@ def summarise_evaluation(found: Any) -> dict[str, Any]:
         "unsafe_pct_per_seed": found.unsafe_pct.mean(axis=1).round(4).tolist(),
         "worst_episode_unsafe_pct": round(float(found.unsafe_pct.max()), 4),
     }
+
+
+def draw_learning(homes: list[Path]) -> Any:
+    """How reward rises and unsafe steps vanish, episode by episode: a line per run, all of one environment."""
+    figure, (reward, unsafe) = new_figure(2, 1, 9.6, 3.9)
+    panels = ((reward, "mean_reward", "mean reward per step"), (unsafe, "unsafe_pct", "unsafe steps [%]"))
+    configs = [json.loads((home / "config.json").read_text())["config"] for home in homes]
+    longest = 2
+    for i, (home, config) in enumerate(zip(homes, configs, strict=True)):
+        episodes = read_lines(home / "episodes.jsonl")
+        for axes, field, _ in panels:
+            columns = by_seed(episodes, field).T
+            mean, half = (np.asarray(x) for x in zip(*(metrics.interval(column) for column in columns), strict=True))
+            number, half, style = np.arange(1, len(mean) + 1), np.nan_to_num(half), style_of(config["method"], i)
+            low = mean - half if field == "mean_reward" else np.maximum(mean - half, 0.0)
+            axes.fill_between(number, low, mean + half, color=style["color"], alpha=0.18, lw=0)
+            axes.plot(number, mean, marker="o", ms=3, lw=1.6, clip_on=False, **style)
+            longest = max(longest, len(mean))
+    for axes, _, label in panels:
+        axes.set(xlabel="episode", ylabel=label, xlim=(1, longest))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    first = configs[0]
+    threshold = THRESHOLDS.get(first["env"])
+    if threshold is not None:
+        reward.axhline(threshold, color="#888888", lw=0.8, ls="--")
+        reward.annotate("the paper's threshold", (longest, threshold), (-2, -9), textcoords="offset points", ha="right",
+                        fontsize=7, color="#666666")  # fmt: skip
+    unsafe.set_ylim(bottom=0.0)
+    random = first["initial_episodes"]
+    how = "" if not random or first["method"] == "random" else f" (episode 1{f' to {random}' * (random > 1)} at random)"
+    reward.set_title(f"{first['env']}: reward{how}")
+    unsafe.set_title("safety")
+    count = len(first["seeds"])
+    bands = f"mean of {count} seeds, bands: 90 % intervals" if count > 1 else "one seed"
+    handles, labels = reward.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, title=bands)
+    return figure
+
+
+def write_figures(homes: list[Path]) -> list[Path]:
+    """The learning curves of the first run, beside those of the others, in its folder."""
+    folder = homes[0] / "figures"
+    folder.mkdir(exist_ok=True)
+    return save_figure(draw_learning(homes), folder / "learning")[:1]

@@ -29,10 +29,20 @@ def style_of(method: str, index: int = 0) -> dict[str, Any]:
     return {"label": label, "color": colour, "linestyle": line}
 
 
+def _our_look() -> None:
+    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "guss"})
+
+
 def new_figure(columns: int, rows: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
     """A figure with a grid of axes in our look."""
-    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "guss"})
+    _our_look()
     return plt.subplots(rows, columns, figsize=(width, height), layout="constrained", **options)
+
+
+def new_canvas(width: float, height: float, dpi: int) -> Any:
+    """A figure in our look without axes yet, as large as it will be on a screen."""
+    _our_look()
+    return plt.figure(figsize=(width, height), dpi=dpi, layout="constrained")
 
 
 def save_figure(figure: Any, path: Path) -> list[Path]:

@@ -125,8 +125,8 @@ def store_episode(
     phase: str,
     moves: Transition,
     timing: dict[str, Any],
-) -> None:
-    """One episode of every seed, [T, S, …]: its traces, then its lines."""
+) -> list[dict[str, Any]]:
+    """One episode of every seed, [T, S, …]: its traces, then its lines, which are returned."""
     unsafe = unsafe_steps(task, moves)
     steps = task.episode_length
     arrays = {name: np.asarray(value) for name, value in moves._asdict().items()}
@@ -156,3 +156,4 @@ def store_episode(
         )
     append_lines(home / "episodes.jsonl", rows)
     append_lines(home / "timings.jsonl", [timing])
+    return rows

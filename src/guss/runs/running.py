@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from guss.runs.records import (
     write_json,
     write_start,
 )
+from guss.runs.writers import check_writers, open_writers
 
 
 def run_one(
@@ -36,11 +37,14 @@ def run_one(
     *,
     overwrite: bool = False,
     data: Trace | None = None,
+    logs: Sequence[str] = (),
 ) -> Path:
     """Run it and store its records; returns the run's folder. What is there already is only lost by `overwrite`.
 
-    `data`: the logged transitions to start from, those whose digest the config names.
+    `data`: the logged transitions to start from, those whose digest the config names. `logs`: where curves go while it
+    runs, such as "tensorboard".
     """
+    check_writers(logs)
     if config.data != (None if data is None else digest_of(data)):
         raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
     loop = Loop(config, data)
@@ -59,14 +63,19 @@ def run_one(
             (home / name).write_bytes(b"")
         write_start(home, data)
         write_json(home / "config.json", {"schema": SCHEMA, "config": config.to_json(), "provenance": origin})
-        _go_on(home, loop, on_episode)
+        _go_on(home, loop, on_episode, logs)
     return home
 
 
 def resume_run(
-    home: Path, on_episode: Callable[[EpisodeNews], Any] | None = None, *, previous: bool = False
+    home: Path,
+    on_episode: Callable[[EpisodeNews], Any] | None = None,
+    *,
+    previous: bool = False,
+    logs: Sequence[str] = (),
 ) -> RunConfig:
     """Go on with an interrupted run, from its last checkpoint or the one before; ends as if never interrupted."""
+    check_writers(logs)
     config = read_config(home)
     with locked(home):
         loop = Loop(config, read_start(home, config.data))
@@ -77,18 +86,20 @@ def resume_run(
             keep_episodes(home / name, loop.done)
         for name in ("traces", "checkpoints"):
             (home / name).mkdir(exist_ok=True)
-        _go_on(home, loop, on_episode)
+        _go_on(home, loop, on_episode, logs)
     return config
 
 
-def _go_on(home: Path, loop: Loop, on_episode: Callable[[EpisodeNews], Any] | None) -> None:
+def _go_on(home: Path, loop: Loop, on_episode: Callable[[EpisodeNews], Any] | None, logs: Sequence[str]) -> None:
     """Episodes until the run is over. Records first, then the checkpoint: what was recorded after it is done again."""
-    while not loop.over:
-        moves, news, timing = loop.episode()
-        store_episode(home, loop.config.seeds, loop.task, news.episode, news.phase, moves, timing)
-        save_checkpoint(home, loop.done, loop.meta(), loop.learner.state)
-        if on_episode is not None:
-            on_episode(news)
+    with open_writers(logs, home, loop.config.to_json(), loop.done) as writers:
+        while not loop.over:
+            moves, news, timing = loop.episode()
+            rows = store_episode(home, loop.config.seeds, loop.task, news.episode, news.phase, moves, timing)
+            save_checkpoint(home, loop.done, loop.meta(), loop.learner.state)
+            writers.episode(rows, timing)
+            if on_episode is not None:
+                on_episode(news)
 
 
 def read_config(home: Path) -> RunConfig:
@@ -138,3 +149,9 @@ def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
         raise GussError(
             f"{error}. The one before it, after {good.meta['done']} episodes, is good: --previous goes on from there"
         ) from error
+
+
+def checkpoint_after(home: Path, episodes: int) -> Stored | None:
+    """The checkpoint after that many episodes, if it is still there."""
+    path = home / "checkpoints" / f"ep{episodes:06d}.ckpt"
+    return checkpoint.load(path, "run") if path.exists() else None

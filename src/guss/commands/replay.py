@@ -1,0 +1,50 @@
+"""`guss replay`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from guss.commands.common import Plugins, load_plugins, use_compilation_cache
+
+
+@dataclass
+class Replay:
+    """Draw an episode of a run: the system, the fan of plans with the chosen one, the archive, the course."""
+
+    run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The run's folder."""
+    episode: Annotated[int | None, arg(metavar="E", help_behavior_hint="(default: the last)")] = None
+    """Which episode, from 0. Models older than the last two checkpoints are fitted again first."""
+    seed: Annotated[int | None, arg(metavar="S", help_behavior_hint="(default: the first)")] = None
+    """Which seed."""
+    step: Annotated[int | None, arg(metavar="T", help_behavior_hint="")] = None
+    """One step only, as a picture (.png); -1 is the last."""
+    every: Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: 100 frames in all)")] = None
+    """A frame for every K-th step."""
+    fps: int = 15
+    """Frames per second."""
+    out: Path = Path("replay.gif")
+    """A .gif; with --step a .png."""
+    quiet: bool = False
+    """No progress, no summary."""
+    plugin: Plugins = ()
+
+    def run(self) -> None:
+        """Plan the episode again and draw it."""
+        load_plugins(self.plugin)
+        from guss.display import EpisodeBar, FitProgress, make_console
+        from guss.reports.replay import write_replay
+        from guss.runs.replaying import Replay as Stored
+
+        use_compilation_cache()
+        console = make_console(stderr=True)
+        with FitProgress(console, "looking for the models of that episode", quiet=self.quiet) as progress:
+            stored = Stored(self.run_folder, self.episode, self.seed, progress.fitted)
+        with EpisodeBar(console, len(stored), quiet=self.quiet, unit="step") as bar:
+            write_replay(stored, self.out, step=self.step, every=self.every, fps=self.fps, on_step=bar.update)
+        if not self.quiet:
+            print(f"{self.out}: {stored.verdict()}")

@@ -1,0 +1,204 @@
+"""Curves of a run in TensorBoard or Weights & Biases, while it is under way. The run's own records do not need them.
+
+mean_reward/…, unsafe_pct/…   /mean over seeds, and /seed<S>
+cost/<constraint>/…           likewise: the sum over the episode's steps
+model/…                       nll, r2, ks, r2_horizon: means over seeds and dimensions; only after a fit
+seconds/…                     fit, plan, compile
+
+Their step is the number of real steps per seed until then.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from guss.errors import GussError, UnknownNameError
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """A place where curves go. Whatever it raises is told as a GussError."""
+
+    def __init__(self, home: Path, config: dict[str, Any], done: int) -> None: ...
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        """A point of every curve."""
+
+    def close(self, failed: bool) -> None:
+        """No more points come."""
+
+
+class Writers:
+    """All writers of a run that is under way."""
+
+    def __init__(self, home: Path, opened: dict[str, Writer]) -> None:
+        self.home, self.opened = home, opened
+
+    def episode(self, rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> None:
+        """One finished episode: its lines of episodes.jsonl, one per seed, and its line of timings.jsonl."""
+        values = scalars(rows, timing)
+        for name, writer in self.opened.items():
+            with _told(name, self.home):
+                writer.log(rows[0]["total_steps"], values)
+
+
+@contextmanager
+def open_writers(names: Sequence[str], home: Path, config: dict[str, Any], done: int) -> Iterator[Writers]:
+    """Write the curves of the run in `home`, of which `done` episodes are finished already, to all of `names`."""
+    check_writers(names)
+    with ExitStack() as stack:
+        opened: dict[str, Writer] = {}
+        for name in dict.fromkeys(names):
+            with _told(name, home):
+                opened[name] = WRITERS[name](home, config, done)
+            stack.push(_closing(name, home, opened[name]))
+        yield Writers(home, opened)
+
+
+def check_writers(names: Sequence[str]) -> None:
+    """Tell of unknown names and missing packages, before anything is run or overwritten."""
+    for name in names:
+        if name not in WRITERS:
+            raise UnknownNameError("log", name, WRITERS)
+        _package(name)
+
+
+def scalars(rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> dict[str, float]:
+    """The curves' values for one episode, by name."""
+    columns = {name: [row[name] for row in rows] for name in ("mean_reward", "unsafe_pct")}
+    columns |= {f"cost/{name}": [row["costs"][name] for row in rows] for name in rows[0]["costs"]}
+    values = {}
+    for name, column in columns.items():
+        values[f"{name}/mean"] = float(np.mean(column))
+        values |= {f"{name}/seed{row['seed']}": float(value) for row, value in zip(rows, column, strict=True)}
+    errors = ("nll", "r2", "ks", "r2_horizon")
+    values |= {f"model/{name}": float(np.mean(timing[name])) for name in errors if name in timing}
+    return values | {f"seconds/{name}": float(timing[f"{name}_seconds"]) for name in ("fit", "plan", "compile")}
+
+
+# ------------------------------------------------------------------------------------------------------------- writers
+
+
+class TensorBoard:
+    """Event files in `home/tensorboard`, on disk after every episode.
+
+    Written here and not by tensorboardX's SummaryWriter: that one writes from a thread of its own, whose errors nobody
+    sees and for which its flush does not wait.
+    """
+
+    def __init__(self, home: Path, config: dict[str, Any], done: int) -> None:
+        _package("tensorboard")
+        events = importlib.import_module("tensorboardX.event_file_writer")
+        self.proto = importlib.import_module("tensorboardX.proto.event_pb2")
+        self.summary = importlib.import_module("tensorboardX.proto.summary_pb2").Summary
+        folder = home.resolve() / "tensorboard"
+        folder.mkdir(exist_ok=True)
+        # Its name has only seconds otherwise; a file that starts from the same episode holds nothing that counts still.
+        self.file = events.EventsWriter(str(folder / "events"), f".ep{done:06d}")
+        self.started = False
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        """An event with all values. The first one takes back (purges) what an earlier process logged from there on."""
+        if not self.started:
+            self._write(step, session_log=self.proto.SessionLog(status=self.proto.SessionLog.START))
+            self.started = True
+        points = [self.summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(step, summary=self.summary(value=points))
+        self.file.flush()
+
+    def close(self, failed: bool) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def _write(self, step: int, **what: Any) -> None:
+        self.file.write_event(self.proto.Event(wall_time=time.time(), step=step, **what))
+
+
+class WandB:
+    """A W&B run named as the run's folder; W&B's own variables (WANDB_MODE=offline, WANDB_SILENT, …) hold.
+
+    W&B takes steps in growing order only: episodes that it has already, and that a resumed run does again, stay as they
+    are. It writes from a process of its own: it may lose what was logged in the last seconds before a kill.
+    """
+
+    def __init__(self, home: Path, config: dict[str, Any], done: int) -> None:
+        wandb = _package("wandb")
+        name = home.resolve().name
+        self.run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT") or "guss",
+            name=name,
+            id=name,
+            resume="allow",
+            dir=home,
+            config=config,
+            reinit="create_new",  # a run that the calling program has open is its own
+            settings=wandb.Settings(console="off"),  # what is printed is no part of the curves
+        )
+
+    def log(self, step: int, values: dict[str, float]) -> None:
+        """A row of W&B's history, sent now and not with the next one."""
+        self.run.log(values, step=step, commit=True)
+
+    def close(self, failed: bool) -> None:
+        """End the W&B run, as finished or as failed."""
+        self.run.finish(exit_code=int(failed))
+
+
+WRITERS: dict[str, type[Writer]] = {"tensorboard": TensorBoard, "wandb": WandB}
+PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+HINTS = {"tensorboard": "", "wandb": " Without a W&B account or network, set WANDB_MODE=offline."}
+
+
+def _package(name: str) -> ModuleType:
+    """The package of a writer; imported only if asked for, since few have it."""
+    try:
+        return importlib.import_module(PACKAGES[name])
+    except ImportError as error:
+        raise GussError(
+            f"logging to {name} needs the package {PACKAGES[name]}, which cannot be imported ({error}); "
+            f"install it with `pip install 'guss[{name}]'`"
+        ) from error
+
+
+# -------------------------------------------------------------------------------------------------------------- errors
+
+
+def _log_error(name: str, home: Path, error: Exception) -> GussError:
+    """What failed, and how the run goes on."""
+    return GussError(
+        f"cannot log to {name}: {error}. The run's records are kept: go on with `guss run --resume {home}`, "
+        f"with --log or without.{HINTS[name]}"
+    )
+
+
+@contextmanager
+def _told(name: str, home: Path) -> Iterator[None]:
+    """Whatever a writer's package raises, and that is of many kinds, is told as an error that says what to do."""
+    try:
+        yield
+    except Exception as error:
+        raise _log_error(name, home, error) from error
+
+
+def _closing(name: str, home: Path, writer: Writer) -> Callable[..., None]:
+    """Closes a writer on the way out; an error of the run itself is not hidden by one while closing."""
+
+    def close(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            writer.close(failed=error is not None)
+        except Exception as problem:
+            told = _log_error(name, home, problem)
+            if error is None:
+                raise told from problem
+            error.add_note(str(told))
+
+    return close
