@@ -1,7 +1,4 @@
-"""The command line. Each command is a dataclass in `commands/`: its fields are the flags, their docstrings the help.
-
-Exit codes: 0 done, 2 something given was wrong (told without a traceback), 130 interrupted.
-"""
+"""The command line. Each command is a dataclass in `commands/`: its fields are the flags, their docstrings the help."""
 
 from __future__ import annotations
 
@@ -22,6 +19,12 @@ from guss.commands.reproduce import EXPERIMENTS, Reproduce
 from guss.commands.run import Run
 from guss.errors import GussError, UnknownNameError
 
+ABOUT = """Safe planning in learned models with quality-diversity search.
+
+Exit codes: 0 done; 2 something given is wrong or missing, told in a line; 130 interrupted (Ctrl-C), what was
+finished is kept; 1 a defect of guss itself, with a traceback. Results go to standard output, progress and errors to
+standard error."""
+
 COMMANDS = {
     "run": Run,
     "eval": Eval,
@@ -41,9 +44,7 @@ def parse(words: list[str]) -> Any:
         kind, table, prog, words = "experiment", EXPERIMENTS, "guss reproduce", words[1:]
     if words and not words[0].startswith("-") and words[0] not in table:
         raise UnknownNameError(kind, words[0], table)
-    about = (
-        Reproduce.__doc__ if kind == "experiment" else "Safe planning in learned models with quality-diversity search."
-    )
+    about = Reproduce.__doc__ if kind == "experiment" else ABOUT
     return tyro.extras.subcommand_cli_from_dict(table, prog=prog, description=about, args=words or ["--help"])
 
 

@@ -1,5 +1,6 @@
 import json
 import math
+import re
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 from guss.envs import ENVS, EnvSpec, make_task
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
+from guss.loading import load_preset
 from guss.models.ensemble import ModelSettings
 from guss.models.fitting import FitSettings
 from guss.reports.run import summarise_run
@@ -190,15 +192,31 @@ def test_a_preset_of_ones_own_gives_the_settings_and_flags_override_them(guss_co
     assert "Did you mean 'components'" in wrong.stderr
     preset.write_text('env = "safe-pendulum"\nepisods = 2\n')
     assert "Did you mean 'episodes'" in guss_command("run", *words, check=2).stderr
+    preset.write_text('extends = "safe-pendulun"\n')
+    assert "Did you mean 'safe-pendulum'" in guss_command("run", *words, check=2).stderr
     assert "cannot read the preset none.toml" in guss_command("run", "--preset", "none.toml", check=2).stderr
 
 
 def test_guss_run_learns_and_reports(guss_command, tmp_path):
     words = ["--seeds", "2", "--episodes", "2", "--method", "cem", "--fit", "max_steps=100", "--budget", "60"]
-    process = guss_command("run", "--env", "safe-pendulum", *words, check=0)
+    more = ["--against", "random", "--replay", "--log", "tensorboard"]
+    process = guss_command("run", "--env", "safe-pendulum", *words, *more, check=0)
     assert "episode 1/2 (random)" in process.stderr
     assert "episode 2/2 (plan): reward" in process.stderr
+    assert "random, episode 2/2 (random): reward" in process.stderr
+    assert re.search("measure.*cem.*random.*what it is", process.stdout)
     assert "unsafe_trans_pct" in process.stdout
+    (home,) = (tmp_path / "runs").glob("*-cem-*")
+    for name in ("learning.png", "replay.gif", "last-plan.png"):
+        assert f"{home.relative_to(tmp_path)}/figures/{name}" in process.stdout
+        assert (home / "figures" / name).stat().st_size > 10_000
+    assert list((home / "tensorboard").iterdir())
     as_json = guss_command("run", "--env", "safe-pendulum", *words, "--model", "oracle", "--json", "--quiet", check=0)
     assert as_json.stderr == ""
     assert json.loads(as_json.stdout)["episodes"] == 2
+
+
+def test_a_preset_extends_another():
+    plain, quick = load_preset("safe-pendulum"), load_preset("safe-pendulum-quick")
+    assert quick == plain | {"episodes": 12}
+    assert plain["episodes"] == 50

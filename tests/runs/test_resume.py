@@ -1,5 +1,6 @@
 """Runs that are interrupted, killed, locked or out of room."""
 
+import itertools
 import json
 import os
 import random
@@ -189,55 +190,68 @@ def plugin(folder):
     return path
 
 
-def command(folder, *words):
-    settings = ["--env", "short-pendulum", "--method", "rs", "--seeds", "2", "--episodes", "12", "--horizon", "3"]
+def command(folder, *words, episodes=12):
+    settings = ["--env", "short-pendulum", "--method", "rs", "--seeds", "2", "--horizon", "3"]
+    settings += ["--episodes", str(episodes)]
     settings += ["--budget", "20", "--net", "hidden=[8]", "--fit", "max_steps=300", "--out", str(folder / "runs")]
     chosen = list(map(str, words)) if words else settings
-    return [sys.executable, "-m", "guss", "run", *chosen, "--quiet", "--plugin", str(plugin(folder))]
+    return [sys.executable, "-m", "guss", "run", *chosen, "--quiet", "--no-figures", "--plugin", str(plugin(folder))]
 
 
-def kill_and_resume(tmp_path, kills, seed):
-    """Kill a run at random moments, again and again, until it is through; returns how often it was killed."""
+def finished(folder):
+    """Episodes in the records, however much of them is there yet."""
+    (path,) = list(folder.glob("runs/short-*/episodes.jsonl")) or [None]
+    return 0 if path is None else path.read_bytes().count(b"\n") // 2
+
+
+def kill_and_resume(tmp_path, kills, episodes, seed):
+    """Kill one run at random moments, again and again, then let it end; returns how many episodes each kill left."""
     draw = random.Random(seed)
     (tmp_path / "whole").mkdir()
     environment = os.environ | {"GUSS_CACHE_DIR": str(tmp_path / "cache")}
-    started = time.monotonic()
-    subprocess.run(command(tmp_path / "whole"), check=True, env=environment)
-    cold = time.monotonic() - started
+    subprocess.run(command(tmp_path / "whole", episodes=episodes), check=True, env=environment)
     (whole,) = (tmp_path / "whole" / "runs").iterdir()
-    killed = 0
-    while killed < kills:
-        home = next(iter((tmp_path / "runs").glob("short-*")), None)
-        stored = home is not None and (home / "config.json").exists()
-        words = ("--resume", home) if stored else ()
-        process = subprocess.Popen(command(tmp_path, *words), env=environment, start_new_session=True)
-        try:
-            process.wait(draw.uniform(0.1, 0.6 * cold))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            killed += 1
-        else:
-            assert process.returncode == 0
-            shutil.rmtree(home)  # it got through between two kills: once more from the start
+    left = []
+
+    def words():
+        configs = list(tmp_path.glob("runs/short-*/config.json"))
+        return ("--resume", configs[0].parent) if configs else ()
+
+    for _ in range(kills):
+        process = subprocess.Popen(
+            command(tmp_path, *words(), episodes=episodes), env=environment, start_new_session=True
+        )
+        if draw.random() < 1 / 3:  # while it gets going
+            time.sleep(draw.uniform(0.1, 6.0))
+        else:  # in the midst of its work, some episodes later
+            wanted = finished(tmp_path) + draw.randint(0, episodes // (2 * kills))
+            while finished(tmp_path) < wanted and process.poll() is None:
+                time.sleep(0.002)
+            time.sleep(draw.uniform(0.0, 0.4))
+        assert process.poll() is None, "it should not have come to its end yet"
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        left.append(finished(tmp_path))
+    subprocess.run(command(tmp_path, *words(), episodes=episodes), check=True, env=environment)
     (home,) = (tmp_path / "runs").iterdir()
-    subprocess.run(
-        command(tmp_path, *(("--resume", home) if (home / "config.json").exists() else ())), check=True, env=environment
-    )
     assert_same_run(home, whole)
-    episodes = read_lines(home / "episodes.jsonl")
-    assert [(e["seed"], e["episode"]) for e in episodes] == [(s, e) for e in range(12) for s in (0, 1)]
-    return killed
+    lines = read_lines(home / "episodes.jsonl")
+    assert [(e["seed"], e["episode"]) for e in lines] == [(s, e) for e in range(episodes) for s in (0, 1)]
+    return left
 
 
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path):
-    assert kill_and_resume(tmp_path, kills=2, seed=0) == 2
+    assert len(kill_and_resume(tmp_path, kills=2, episodes=12, seed=0)) == 2
 
 
 @pytest.mark.long
 def test_a_run_killed_twenty_times_ends_as_if_it_had_not_been(tmp_path, record_result):
-    killed = kill_and_resume(tmp_path, kills=20, seed=1)
-    record_result("kill_and_resume", {"kills": killed, "episodes_equal": True, "weights_equal": True})
+    left = kill_and_resume(tmp_path, kills=20, episodes=120, seed=1)
+    assert len(left) == 20
+    assert all(b >= a - 1 for a, b in itertools.pairwise(left)), "an episode is lost at most until it is done again"
+    assert len(set(left)) > 5, "it was killed at many places"
+    seen = {"kills": len(left), "episodes": 120, "episodes_finished_at_each_kill": left}
+    record_result("kill_and_resume", seen | {"episodes_jsonl_equal": True, "final_weights_equal": True})
 
 
 # -------------------------------------------------------------------------------------------------------- no room left
@@ -269,3 +283,18 @@ def test_a_full_disk_is_told_everything_finished_is_readable_and_the_run_goes_on
         assert len(read_lines(home / "episodes.jsonl")) == 24
     finally:
         subprocess.run(["umount", small], check=False)
+
+
+@pytest.mark.parametrize("name", ["checkpoints/ep000003.ckpt", "traces/seed4-ep2.npz"])
+def test_no_room_for_one_file_loses_at_most_the_episode_under_way(tmp_path, whole, name):
+    """A device that is always full stands for the disk: no rights are needed for it."""
+    with pytest.raises(Stop):
+        run_one(config(episodes=EPISODES), tmp_path, ORIGIN, stop_after(1))
+    (home,) = tmp_path.iterdir()
+    (home / f"{name}.partial").symlink_to("/dev/full")
+    with pytest.raises(GussError, match=f"cannot write .*{name}: No space left on device"):
+        resume_run(home)
+    assert newest_checkpoint(home).meta["done"] == 2
+    assert len(read_lines(home / "episodes.jsonl")) >= 4
+    resume_run(home)
+    assert_same_run(home, whole)
