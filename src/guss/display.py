@@ -250,7 +250,8 @@ def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> N
     weak = [str(i) for i, r2 in enumerate(ahead or summary["r2"]) if r2 < WEAK_R2]
     if weak:
         console.print(
-            f"[red]Weak in dimension {', '.join(weak)}[/]: more or other data, a larger net, a shorter horizon."
+            f"[red]Weak in dimension {', '.join(weak)}[/]: more or other data, a larger net, a shorter horizon; or "
+            f"something that matters is not observed (a speed?)."
         )
     for file in files:
         console.print(f"  {file}", highlight=False, soft_wrap=True)

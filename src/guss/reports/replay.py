@@ -184,7 +184,7 @@ class Stage:
             looked, here = scene.thought.looked, scene.obs[None]
             start = np.broadcast_to(scene.obs, (len(looked.paths), *here.shape))
             lines = self.view.shown(np.concatenate([start, looked.paths], axis=1))
-            for mask, colour in ((looked.usable & looked.safe, SAFE), (looked.usable & ~looked.safe, RISKY)):
+            for mask, colour in ((looked.usable & ~looked.safe, RISKY), (looked.usable & looked.safe, SAFE)):
                 curves = [np.stack(self._curve(line, 0), axis=1) for line in lines[mask]]
                 yield axes.add_collection(LineCollection(curves, colors=colour, lw=0.7, alpha=0.6), autolim=False)
             chosen = self._curve(self.view.shown(np.concatenate([here, scene.thought.chosen])), 0)
