@@ -218,5 +218,5 @@ def test_guss_run_learns_and_reports(guss_command, tmp_path):
 
 def test_a_preset_extends_another():
     plain, quick = load_preset("safe-pendulum"), load_preset("safe-pendulum-quick")
-    assert quick == plain | {"episodes": 12}
+    assert quick == plain | {"episodes": 10}
     assert plain["episodes"] == 50

@@ -140,11 +140,14 @@ class Run:
 
     def _replay(self, home: Path) -> list[Path]:
         """The last episode of the first seed as a film, its last plan as a picture."""
-        from guss.commands.replay import Replay
+        from guss.display import EpisodeBar, make_console
+        from guss.reports.replay import write_replay
+        from guss.runs.replaying import Replay
 
         film, still = home / "figures" / "replay.gif", home / "figures" / "last-plan.png"
-        Replay(home, out=film, quiet=True).run()
-        Replay(home, out=still, step=-1, quiet=True).run()
+        replay = Replay(home, None, None)
+        with EpisodeBar(make_console(stderr=True), len(replay), quiet=self.quiet, unit="drawing step") as bar:
+            write_replay(replay, film, last=still, on_step=bar.update)
         return [film, still]
 
     def _config(self, method: str, data: Trace | None) -> RunConfig:

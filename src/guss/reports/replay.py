@@ -41,9 +41,13 @@ def write_replay(
     step: int | None = None,
     every: int | None = None,
     fps: int = 15,
+    last: Path | None = None,
     on_step: Callable[[int], Any] | None = None,
 ) -> None:
-    """A film (.gif) of every `every`-th step, by default of at most 100 in all; or one step as a picture (.png)."""
+    """A film (.gif) of every `every`-th step, by default of at most 100 in all; or one step as a picture (.png).
+
+    `last`: where to put the film's last frame as a picture too.
+    """
     from PIL import Image
 
     if path.suffix not in (".gif", ".png"):
@@ -72,6 +76,8 @@ def write_replay(
     if step is not None:
         images[0].save(path)
         return
+    if last is not None:
+        images[-1].save(last)
     frames = [image.quantize(colors=96, dither=Image.Dither.NONE) for image in images]
     times = [round(1000 / fps)] * (len(frames) - 1) + [1500]
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=times, loop=0, optimize=True)
