@@ -307,9 +307,17 @@ class Planner(eqx.Module):
     def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: PyTree) -> PyTree:
         """The search state before the first generation."""
 
+    def draws(self, key: PRNGKeyArray, num: int) -> PyTree:
+        """What `ask` is given for chance: the key itself, or random numbers drawn from it.
+
+        They cannot depend on the state, so the engine draws those of many generations at once, which is far quicker
+        than a little in each.
+        """
+        return key
+
     @abstractmethod
-    def ask(self, state: PyTree, key: PRNGKeyArray, num: int) -> PyTree:
-        """The next generation: `num` candidates."""
+    def ask(self, state: PyTree, draws: PyTree, num: int) -> PyTree:
+        """The next generation: `num` candidates. `draws` is a random key, or what the planner's own `draws` made."""
 
     @abstractmethod
     def act(self, candidate: PyTree, obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:

@@ -5,6 +5,7 @@ import pytest
 from problems import ACTIONS, make_task
 from scipy.stats import kstest
 
+from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
 from guss.models.mdn import log_density, make_net, mixture_cdf, mixture_mean, mixture_variance
 from guss.models.scaling import Scaling
@@ -109,3 +110,17 @@ def test_scaling_leaves_out_what_is_not_used_and_what_does_not_vary():
     assert scaling.mean.tolist() == [2.0, 5.0]
     assert scaling.std.tolist() == [1.0, 1.0]
     np.testing.assert_allclose(scaling.undo(scaling(rows[2])), rows[2])
+
+
+@pytest.mark.parametrize("autoregressive", [False, True])
+@pytest.mark.parametrize("hidden", [(7,), (6, 5)])
+def test_the_quick_way_gives_the_mean_of_the_mixture(autoregressive, hidden):
+    """The mean is predicted without the rest of the mixture; dimension by dimension it is that of the density."""
+    net = make_net(pendulum_task(), jax.random.key(3), autoregressive=autoregressive, hidden=hidden)
+    keys = jax.random.split(jax.random.key(0), 20)
+    for key in keys:
+        obs = jax.random.normal(key, (3,))
+        action = jax.random.uniform(key, (1,), minval=-2.0, maxval=2.0)
+        guess = net.predict(obs, action, key, jnp.zeros((), jnp.int32))
+        mean = mixture_mean(net.density(obs, action, net.standardised_change(obs, guess)))
+        np.testing.assert_allclose(guess, obs + net.change_scaling.undo(mean), atol=2e-5)

@@ -84,7 +84,8 @@ def generation(planner, key):
     """One turn of the loop with made-up scores: everything a planner does between rollouts."""
     state = planner.init(key, jnp.zeros(2), planner.first_memory())
     for _ in range(2):
-        candidates = planner.ask(state, key, planner.schedule(planner.budget)[-1])
+        last = planner.schedule(planner.budget)[-1]
+        candidates = planner.ask(state, planner.draws(key, last), last)
         num = jax.tree.leaves(candidates)[0].shape[0]
         rank = jnp.arange(num, dtype=jnp.float32)
         scores = Scores(rank * 0.0, rank % 3.0, rank % 5.0, jnp.arange(num) % 4, rank > 1.0, rank < 0.0)

@@ -21,9 +21,9 @@ def test_a_warm_start_evaluates_the_last_plans_policy_again(name):
     assert np.isnan(first).all()
     memory = plan(warm, Oracle.of(TASK), TASK, np.zeros(2), KEYS[0]).memory
     state = warm.init(KEYS[1], jnp.zeros(2), memory)
-    asked = warm.ask(state, KEYS[1], 25)
+    asked = warm.ask(state, warm.draws(KEYS[1], 25), 25)
     np.testing.assert_array_equal(asked[0], memory)
-    fresh = warm.ask(warm.init(KEYS[1], jnp.zeros(2), first), KEYS[1], 25)
+    fresh = warm.ask(warm.init(KEYS[1], jnp.zeros(2), first), warm.draws(KEYS[1], 25), 25)
     assert np.isfinite(fresh).all(), "nothing is remembered before the first plan"
     np.testing.assert_array_equal(asked[1:], fresh[1:])
 

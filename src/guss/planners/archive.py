@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from guss import risk
 from guss.types import Scores
@@ -101,14 +101,14 @@ def _elites_by_sorting(archive: Archive, new: Scores) -> Bool[Array, "M"]:
     return jnp.zeros_like(archive.elite).at[arrival].set(first & (cell != nowhere), unique_indices=True)
 
 
-def select(archive: Archive, key: PRNGKeyArray, num: int) -> tuple[PyTree, Bool[Array, "N"]]:
+def select(archive: Archive, lots: Float[Array, "M"], num: int) -> tuple[PyTree, Bool[Array, "N"]]:
     """SELECT (Alg. 6, line 3): `num` elites without cost, uniformly, without replacement.
 
-    Returns candidates and which of them are real: if there are fewer than `num`, the rest is for the caller to fill.
+    `lots` are independent and uniform in [0, 1): the eligible rows with the largest are chosen. Returns candidates and
+    which of them are real: if there are fewer than `num`, the rest is for the caller to fill.
     """
     eligible = archive.elite & archive.scores.safe
-    lots = jnp.where(eligible, jax.random.uniform(key, eligible.shape), -1.0)
-    drawn, rows = jax.lax.top_k(lots, num)
+    drawn, rows = jax.lax.top_k(jnp.where(eligible, lots, -1.0), num)
     return jax.tree.map(lambda x: x[rows], archive.candidates), drawn >= 0.0
 
 

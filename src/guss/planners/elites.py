@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,17 @@ from guss.planners import archive as archives
 from guss.planners import policy
 from guss.planners.archive import Archive
 from guss.types import Planner, Scores, setting
+
+MOST_DRAWS = 2**26
+"""Up to this many random numbers are drawn before a plan begins: a quarter of a gigabyte."""
+
+
+class Draws(NamedTuple):
+    """The random numbers of one generation."""
+
+    lots: Float[Array, "M"]  # for SELECT, one per row of the archive
+    fresh: Float[Array, "N params"]
+    noise: Float[Array, "N params"]
 
 
 class ElitePlanner(Planner):
@@ -71,17 +83,25 @@ class ElitePlanner(Planner):
         empty = archives.empty(memory, self.budget)
         return empty._replace(candidates=empty.candidates.at[0].set(memory))
 
-    def ask(self, state: Archive, key: PRNGKeyArray, num: int) -> Float[Array, "N params"]:
-        """SAMPLE for the first generation (line 4), SELECT and mutate for the others (lines 10–12)."""
+    def draws(self, key: PRNGKeyArray, num: int) -> Draws | PRNGKeyArray:
+        """The numbers of one generation; the key itself where those of a whole plan would take too much room."""
+        room = len(self.schedule(self.budget)) * (self.budget + 2 * num * policy.num_parameters(self.sizes))
+        return key if room > MOST_DRAWS else self._drawn(key, num)
+
+    def _drawn(self, key: PRNGKeyArray, num: int) -> Draws:
         key_select, key_fresh, key_noise = jax.random.split(key, 3)
-        first = state.size == 0
         fresh = policy.sample(key_fresh, self.sizes, num, self.sample_std)
+        return Draws(jax.random.uniform(key_select, (self.budget,)), fresh, jax.random.normal(key_noise, fresh.shape))
+
+    def ask(self, state: Archive, draws: Draws | PRNGKeyArray, num: int) -> Float[Array, "N params"]:
+        """SAMPLE for the first generation (line 4), SELECT and mutate for the others (lines 10–12)."""
+        lots, fresh, noise = draws if isinstance(draws, Draws) else self._drawn(draws, num)
+        first = state.size == 0
         remembered = state.candidates[0]
         fresh = fresh.at[0].set(jnp.where(first & jnp.all(jnp.isfinite(remembered)), remembered, fresh[0]))
-        parents, found = archives.select(state, key_select, num)
+        parents, found = archives.select(state, lots, num)
         chosen = jnp.where(found[:, None], parents, fresh)  # Alg. 6, line 5: missing policies are sampled
-        noise = self.mutation_variance**0.5 * jax.random.normal(key_noise, chosen.shape)
-        return chosen + jnp.where(first, 0.0, noise)  # the initial policies are not mutated
+        return chosen + jnp.where(first, 0.0, self.mutation_variance**0.5 * noise)  # the initial ones are not mutated
 
     def act(self, candidate: Float[Array, "params"], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
         """φ(s)."""

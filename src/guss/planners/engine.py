@@ -144,9 +144,11 @@ def _begin(planner: Planner, monitor: Monitor, obs: Float[Array, "D"], key: PRNG
     )
 
 
-def _generation(planner: Planner, model: Model, task: Task, monitor: Monitor, search: Search, num: int) -> Search:
+def _generation(
+    planner: Planner, model: Model, task: Task, monitor: Monitor, search: Search, draws: PyTree, num: int
+) -> Search:
     """One pass of the loop of Alg. 4, lines 9–15 (or 4–8 for the first): ask, roll out, score, tell."""
-    candidates = planner.ask(search.state, search.keys[search.generation], num)
+    candidates = planner.ask(search.state, draws, num)
     rollouts = jax.vmap(partial(roll_out, planner, model, task, search.obs, search.key_model))(candidates)
     scores = jax.vmap(partial(score, task))(rollouts)
     count = lambda mask: jnp.sum(mask, dtype=jnp.int32)  # noqa: E731
@@ -170,10 +172,12 @@ def _advance(
     """Generations of the given sizes; equal neighbours share one compiled loop body."""
     for num, group in itertools.groupby(sizes):
 
-        def body(search: Search, _: None, num: int = num) -> tuple[Search, None]:
-            return _generation(planner, model, task, monitor, search, num), None
+        def body(search: Search, draws: PyTree, num: int = num) -> tuple[Search, None]:
+            return _generation(planner, model, task, monitor, search, draws, num), None
 
-        search, _ = jax.lax.scan(body, search, None, length=len(list(group)))
+        keys = search.keys[search.generation + jnp.arange(len(list(group)), dtype=jnp.int32)]
+        draws = jax.vmap(lambda key, num=num: planner.draws(key, num))(keys)  # all at once, before the loop
+        search, _ = jax.lax.scan(body, search, draws)
     return search
 
 
