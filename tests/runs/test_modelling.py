@@ -125,6 +125,7 @@ def test_a_run_starts_from_logged_data_and_keeps_them(stored, tmp_path):
     home = run_one(settings, tmp_path, ORIGIN, data=data)
     assert [row["phase"] for row in read_lines(home / "episodes.jsonl")] == ["plan"] * 4
     assert newest_checkpoint(home).meta["learner"] == {"fits": 2, "filled": 75, "capacity": 75}
+    assert log_of_run(home, 0).episodes == [], "what the first episode was planned with"
     _, told = fit_log(log_of_run(home), in_turn=True, test=True)
     timings = read_lines(home / "timings.jsonl")
     assert [np.asarray(news.report.nll).round(5).tolist() for news in told] == [row["nll"] for row in timings]
@@ -151,6 +152,10 @@ def test_what_cannot_be_is_told(stored, tmp_path):
     trace = read_trace(stored / "traces" / "seed3-ep0.npz")
     with pytest.raises(GussError, match="one episode only"):
         fit_log(log_of_files(trace, short_pendulum(), AgentSettings(), 0), in_turn=False, test=True)
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "fit.json").write_text("{}")
+    with pytest.raises(GussError, match="holds an earlier fit; --overwrite replaces it"):
+        Fit((stored / "traces",), out=tmp_path).run()
     with pytest.raises(GussError, match="with the run's own settings; leave out --horizon"):
         Fit((stored,), horizon=3).run()
     with pytest.raises(GussError, match="Did you mean 'safe-pendulum'"):

@@ -53,6 +53,8 @@ class Fit:
     """Keep the last episode for judging the model at the horizon; with --no-test it is learned from too."""
     out: Path = Path("models")
     """Where to write: OUT/<name of the data>/."""
+    overwrite: bool = False
+    """Replace what an earlier fit has written there."""
     json: bool = False
     """Print the outcome as JSON."""
     quiet: bool = False
@@ -69,6 +71,9 @@ class Fit:
         from guss.runs.records import write_json
 
         use_compilation_cache()
+        home = self.out / self.data[0].stem
+        if (home / "fit.json").exists() and not self.overwrite:
+            raise GussError(f"{home} holds an earlier fit; --overwrite replaces it, --out chooses another place")
         log = self._log()
         if self.test and len(log.episodes) == 1 and log.before is None:
             raise GussError(
@@ -77,7 +82,6 @@ class Fit:
             )
         with FitProgress(make_console(stderr=True), "fitting", quiet=self.quiet) as progress:
             learner, told = fit_log(log, in_turn=self.in_turn, test=self.test, on_fit=progress.fitted)
-        home = self.out / self.data[0].stem
         home.mkdir(parents=True, exist_ok=True)
         files = [] if log.task.name == UNKNOWN else save_models(home, log, learner, told[-1])
         summary = summarise_fit(log, told)
