@@ -40,6 +40,12 @@ def make_scores(
     )
 
 
+def no_scores() -> Scores:
+    """Worse than those of any plan."""
+    no, zero, worst = jnp.zeros((), bool), jnp.zeros((), jnp.int32), jnp.asarray(WORST)
+    return Scores(worst, worst, -worst, zero, no, no)
+
+
 def better(a: Scores, b: Scores) -> Bool[Array, "..."]:
     """Whether a is strictly better than b (Alg. 5, line 6, with the hard level before it)."""
     by_reward = (a.cost == b.cost) & (a.reward > b.reward)

@@ -258,6 +258,13 @@ class Model(eqx.Module):
     ) -> Float[Array, "D"]:
         """The next observation, for one particle of one plan. All plans of a search see the same keys."""
 
+    def for_plans(self) -> tuple[Model, Literal[0] | None]:
+        """The model as plans roll it out, made once per plan; and the axis of its arrays along which particles lie.
+
+        Override it where predictions are quicker in another layout. No axis: all particles share the arrays.
+        """
+        return self, None
+
     def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]] | None:
         """Shift and scale that standardise observations, where the model was fitted to some."""
         return None
@@ -330,6 +337,10 @@ class Planner(eqx.Module):
     @abstractmethod
     def best(self, state: PyTree) -> PyTree:
         """The candidate to act with."""
+
+    def worth(self, state: PyTree) -> Scores | None:
+        """The scores of `best` where they are known as evaluated; otherwise it is rolled out once more."""
+        return None
 
     def reserve(self, state: PyTree) -> PyTree | None:
         """A second candidate, for planners whose `best` is not one of those evaluated (the mean of a distribution).

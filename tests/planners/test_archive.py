@@ -29,7 +29,7 @@ def storing(method):
             part = jax.tree.map(lambda x, start=start, size=size: x[start : start + size], scores)
             elite = METHODS[method](archive, part)
             archive = archives.store(archive, start + jnp.arange(size, dtype=jnp.float32), part)._replace(elite=elite)
-            steps.append((archive, archives.best(archive)))
+            steps.append((archive, archives.best(archive)[0]))
             start += size
         return steps
 

@@ -7,7 +7,7 @@ from problems import ACTIONS, make_task
 from guss.errors import GussError
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
-from guss.planners.engine import Monitor, plan, plan_within, roll_out, score
+from guss.planners.engine import Monitor, Particles, plan, plan_within, roll_out, score
 from guss.runs.timing import CompileClock
 from guss.types import Model
 
@@ -91,10 +91,10 @@ class Crowd(Model):
 
 def test_particles_are_judged_by_their_worst_cost_and_mean_reward_and_meet_the_same_noise():
     sequences = ACTIONS["continuous"].sample(KEY, (2, 5))
-    rollouts = [roll_out(planner("rs"), Crowd(), TASK, jnp.zeros(2), KEY, s) for s in sequences]
-    assert rollouts[0].next_obs.shape == (3, 5, 2)
-    np.testing.assert_array_equal(rollouts[0].next_obs, rollouts[1].next_obs)
-    scores = score(TASK, rollouts[0])
+    rollouts = roll_out(planner("rs"), Particles.of(Crowd()), jnp.zeros(2), KEY, sequences)
+    assert rollouts.next_obs.shape == (2, 3, 5, 2)
+    np.testing.assert_array_equal(rollouts.next_obs[0], rollouts.next_obs[1])
+    scores = score(TASK, jax.tree.map(lambda x: x[0], rollouts))
     # Particle 0 stays at 0, particle 1 passes 0.3 after step 3, particle 2 after step 1 (of 5).
     assert float(scores.cost) == 4.0
     np.testing.assert_allclose(scores.reward, (0 + 2 * 1.5 + 2 * 3.0) / 3, rtol=1e-3)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Collection, walk
@@ -29,11 +30,17 @@ PLANNERS = {
 
 
 @partial(jax.jit, static_argnums=(1, 2))
+def uniforms(key, num, sizes):
+    """The random numbers of one generation in (−1, 1): a lot for every row, then one for every parameter."""
+    lowest = float(np.nextafter(np.float32(-1), np.float32(0)))
+    return jax.random.uniform(key, (BUDGET + num * policy.num_parameters(sizes),), minval=lowest, maxval=1.0)
+
+
 def draws(key, num, sizes):
-    """The random numbers of one generation, in the order the planner documents: lots, fresh policies, noise."""
-    key_select, key_fresh, key_noise = jax.random.split(key, 3)
-    fresh = policy.sample(key_fresh, sizes, num, 1.0)
-    return jax.random.uniform(key_select, (BUDGET,)), fresh, jax.random.normal(key_noise, fresh.shape)
+    """Lots, and standard normal noise by the inverse of the normal distribution."""
+    unit = np.asarray(uniforms(key, num, sizes))
+    noise = np.asarray(scipy.stats.norm.ppf(0.5 * (unit[BUDGET:].astype(np.float64) + 1.0)), np.float32)
+    return unit[:BUDGET], noise.reshape(num, -1)
 
 
 @cache
@@ -49,13 +56,13 @@ def slow_generations(name, start, areas, goal, key):
     planner = PLANNERS[name]
     collection = Collection(safety=name == "guss")
     for generation, (num, key_now) in enumerate(zip(planner.schedule(BUDGET), key, strict=True)):
-        lots, fresh, noise = jax.device_get(draws(key_now, num, planner.sizes))
+        lots, noise = draws(key_now, num, planner.sizes)
         if generation == 0:
-            policies = list(fresh)
+            policies = list(noise)
         else:
             parents = [entry.policy for entry in collection.select(num, lots)]
-            parents += list(fresh[len(parents) :])
-            policies = [parent + np.float32(0.05**0.5) * e for parent, e in zip(parents, noise, strict=True)]
+            policies = [parent + np.float32(0.05**0.5) * e for parent, e in zip(parents, noise, strict=False)]
+            policies += list(np.float32(1.05**0.5) * noise[len(parents) :])  # sampled, N(0, 1), and mutated
         moves = np.asarray(tables(name)(np.stack(policies)))
         for params, table in zip(policies, moves, strict=True):
             reward, cost, (x, y) = walk(lambda at, table=table: table[at], start, areas, goal, SIZE, HORIZON)

@@ -54,6 +54,14 @@ class Ensemble(Model):
         member = jax.tree.map(lambda x: x[which], self.members)
         return member.predict(obs, action, key_net, particle // self.size)
 
+    def for_plans(self) -> tuple[Model, Literal[0] | None]:
+        """Every particle's member, one after the other, if it stays with one."""
+        if self.propagation == "resampled":
+            return self, None
+        members = jax.vmap(lambda member: member.for_plans()[0])(self.members)
+        times = self.members.num_particles
+        return (members if times == 1 else jax.tree.map(lambda x: jnp.concatenate([x] * times), members)), 0
+
     def by_the_mean(self) -> Ensemble:
         """Every member rolled out by its mean, each on its own."""
         return Ensemble(jax.vmap(MixtureNet.by_the_mean)(self.members), "member")

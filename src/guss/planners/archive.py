@@ -104,15 +104,15 @@ def _elites_by_sorting(archive: Archive, new: Scores) -> Bool[Array, "M"]:
 def select(archive: Archive, lots: Float[Array, "M"], num: int) -> tuple[PyTree, Bool[Array, "N"]]:
     """SELECT (Alg. 6, line 3): `num` elites without cost, uniformly, without replacement.
 
-    `lots` are independent and uniform in [0, 1): the eligible rows with the largest are chosen. Returns candidates and
+    `lots` are independent and uniform in (−1, 1): the eligible rows with the largest are chosen. Returns candidates and
     which of them are real: if there are fewer than `num`, the rest is for the caller to fill.
     """
     eligible = archive.elite & archive.scores.safe
     drawn, rows = jax.lax.top_k(jnp.where(eligible, lots, -1.0), num)
-    return jax.tree.map(lambda x: x[rows], archive.candidates), drawn >= 0.0
+    return jax.tree.map(lambda x: x[rows], archive.candidates), drawn > -1.0
 
 
-def best(archive: Archive) -> PyTree:
-    """The elite with the lowest cost, then the highest reward (Alg. 4, lines 16–17)."""
+def best(archive: Archive) -> tuple[PyTree, Scores]:
+    """The elite with the lowest cost, then the highest reward (Alg. 4, lines 16–17), and its scores."""
     row = risk.best_index(archive.scores, among=archive.elite)
-    return jax.tree.map(lambda x: x[row], archive.candidates)
+    return jax.tree.map(lambda x: x[row], (archive.candidates, archive.scores))

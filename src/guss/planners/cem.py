@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 from guss import risk
 from guss.errors import GussError
 from guss.planners import register_planner
-from guss.types import WORST, Actions, ContinuousActions, DiscreteActions, Planner, Scores, setting
+from guss.types import Actions, ContinuousActions, DiscreteActions, Planner, Scores, setting
 
 
 class Normal(NamedTuple):
@@ -161,9 +161,7 @@ class CrossEntropyPlanner(Planner):
     def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: PyTree) -> CemState:
         """Start from the remembered distribution."""
         actions = self.interface.actions
-        no, zero, worst = jnp.zeros((), bool), jnp.zeros((), jnp.int32), jnp.asarray(WORST)
-        nothing = Scores(worst, worst, -worst, zero, no, no)
-        return CemState(memory, jnp.zeros((self.horizon, *actions.shape), actions.dtype), nothing)
+        return CemState(memory, jnp.zeros((self.horizon, *actions.shape), actions.dtype), risk.no_scores())
 
     def ask(self, state: CemState, key: PRNGKeyArray, num: int) -> Shaped[Array, "N H ..."]:
         """Samples of the distribution."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import NamedTuple
 
@@ -22,9 +23,8 @@ MOST_DRAWS = 2**26
 class Draws(NamedTuple):
     """The random numbers of one generation."""
 
-    lots: Float[Array, "M"]  # for SELECT, one per row of the archive
-    fresh: Float[Array, "N params"]
-    noise: Float[Array, "N params"]
+    lots: Float[Array, "M"]  # uniform in (−1, 1), for SELECT, one per row of the archive
+    noise: Float[Array, "N params"]  # standard normal, for SAMPLE and mutation
 
 
 class ElitePlanner(Planner):
@@ -76,7 +76,7 @@ class ElitePlanner(Planner):
 
     def memory(self, state: Archive) -> Float[Array, "params"]:
         """The policy acted with (`warm_start`): closed-loop, it is as good a guess for the next step."""
-        return archives.best(state) if self.warm_start else self.first_memory()
+        return self.best(state) if self.warm_start else self.first_memory()
 
     def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: Float[Array, "params"]) -> Archive:
         """A_ME = ∅ (Alg. 4, line 3). The row that the first arrival will take holds what is remembered until then."""
@@ -85,23 +85,29 @@ class ElitePlanner(Planner):
 
     def draws(self, key: PRNGKeyArray, num: int) -> Draws | PRNGKeyArray:
         """The numbers of one generation; the key itself where those of a whole plan would take too much room."""
-        room = len(self.schedule(self.budget)) * (self.budget + 2 * num * policy.num_parameters(self.sizes))
+        room = len(self.schedule(self.budget)) * (self.budget + num * policy.num_parameters(self.sizes))
         return key if room > MOST_DRAWS else self._drawn(key, num)
 
     def _drawn(self, key: PRNGKeyArray, num: int) -> Draws:
-        key_select, key_fresh, key_noise = jax.random.split(key, 3)
-        fresh = policy.sample(key_fresh, self.sizes, num, self.sample_std)
-        return Draws(jax.random.uniform(key_select, (self.budget,)), fresh, jax.random.normal(key_noise, fresh.shape))
+        """All from one call: each has a price of its own, whatever the count."""
+        shape = (num, policy.num_parameters(self.sizes))
+        above = jnp.nextafter(jnp.float32(-1.0), jnp.float32(0.0))  # the normal of −1 itself is infinite
+        unit = jax.random.uniform(key, (self.budget + math.prod(shape),), minval=above, maxval=1.0)
+        noise = math.sqrt(2.0) * jax.lax.erf_inv(unit[self.budget :])
+        return Draws(unit[: self.budget], noise.reshape(shape))
 
     def ask(self, state: Archive, draws: Draws | PRNGKeyArray, num: int) -> Float[Array, "N params"]:
         """SAMPLE for the first generation (line 4), SELECT and mutate for the others (lines 10–12)."""
-        lots, fresh, noise = draws if isinstance(draws, Draws) else self._drawn(draws, num)
+        lots, noise = draws if isinstance(draws, Draws) else self._drawn(draws, num)
         first = state.size == 0
         remembered = state.candidates[0]
-        fresh = fresh.at[0].set(jnp.where(first & jnp.all(jnp.isfinite(remembered)), remembered, fresh[0]))
+        sampled = self.sample_std * noise
+        sampled = sampled.at[0].set(jnp.where(jnp.all(jnp.isfinite(remembered)), remembered, sampled[0]))
         parents, found = archives.select(state, lots, num)
-        chosen = jnp.where(found[:, None], parents, fresh)  # Alg. 6, line 5: missing policies are sampled
-        return chosen + jnp.where(first, 0.0, self.mutation_variance**0.5 * noise)  # the initial ones are not mutated
+        mutated = parents + self.mutation_variance**0.5 * noise
+        # Alg. 6, line 5: missing policies are sampled; with the mutation's noise on top, that is one wider normal.
+        missing = (self.sample_std**2 + self.mutation_variance) ** 0.5 * noise
+        return jnp.where(first, sampled, jnp.where(found[:, None], mutated, missing))
 
     def act(self, candidate: Float[Array, "params"], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
         """φ(s)."""
@@ -113,7 +119,11 @@ class ElitePlanner(Planner):
 
     def best(self, state: Archive) -> Float[Array, "params"]:
         """Lowest cost, then highest reward, over the archive (lines 16–17)."""
-        return archives.best(state)
+        return archives.best(state)[0]
+
+    def worth(self, state: Archive) -> Scores | None:
+        """As stored, unless they were stored as a planner sees them that does not know of safety."""
+        return archives.best(state)[1] if self.judges == "cost" else None
 
     def occupancy(self, state: Archive) -> Int[Array, ""]:
         """Filled cells."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import time
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -86,27 +86,44 @@ class Plan(NamedTuple):
 # ------------------------------------------------------------------------------------------------ roll out and score
 
 
+class Particles(eqx.Module):
+    """A model laid out for planning."""
+
+    model: Model
+    axis: Literal[0] | None = eqx.field(static=True)
+    count: int = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, model: Model) -> Particles:
+        """Once per plan: inside its loops the layout would be made again and again."""
+        return cls(*model.for_plans(), model.num_particles)
+
+
 def roll_out(
-    planner: Planner, model: Model, task: Task, obs: Float[Array, "D"], key: PRNGKeyArray, candidate: PyTree
+    planner: Planner, particles: Particles, obs: Float[Array, "D"], key: PRNGKeyArray, candidates: PyTree
 ) -> Rollout:
-    """ROLLOUT of Alg. 4 for one candidate: H steps for each of the model's P particles.
+    """ROLLOUT of Alg. 4 for N candidates: H steps for each of the model's P particles, [N, P, H, …].
 
     The keys do not depend on the candidate: all plans of a search meet the same noise, so they compare fairly.
     """
+    count = particles.count
 
-    def particle(index: Int[Array, ""], key: PRNGKeyArray) -> Rollout:
+    def particle(model: Model, index: Int[Array, ""], key: PRNGKeyArray) -> Rollout:
         def step(obs: Array, now: tuple[Array, PRNGKeyArray]) -> tuple[Array, tuple[Array, Array]]:
             t, key_step = now
-            action = planner.act(candidate, obs, t)
-            next_obs = model.predict(obs, action, key_step, index)
-            return next_obs, (action, next_obs)
+            actions = jax.vmap(planner.act, (0, 0, None))(candidates, obs, t)
+            next_obs = jax.vmap(model.predict, (0, 0, None, None))(obs, actions, key_step, index)
+            return next_obs, (actions, next_obs)
 
+        num = jax.tree.leaves(candidates)[0].shape[0]
+        start = jnp.broadcast_to(obs[None], (num, *obs.shape))
         steps = (jnp.arange(planner.horizon, dtype=jnp.int32), jax.random.split(key, planner.horizon))
-        _, (actions, next_obs) = jax.lax.scan(step, obs, steps)
-        return Rollout(jnp.concatenate([obs[None], next_obs[:-1]]), actions, next_obs)
+        _, (actions, next_obs) = jax.lax.scan(step, start, steps)
+        return Rollout(jnp.concatenate([start[None], next_obs[:-1]]), actions, next_obs)  # [H, N, …]
 
-    count = model.num_particles
-    return jax.vmap(particle)(jnp.arange(count, dtype=jnp.int32), jax.random.split(key, count))
+    numbers, keys = jnp.arange(count, dtype=jnp.int32), jax.random.split(key, count)
+    rollouts = jax.vmap(particle, (particles.axis, 0, 0))(particles.model, numbers, keys)  # [P, H, N, …]
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), rollouts)
 
 
 def score(task: Task, rollout: Rollout) -> Scores:
@@ -131,25 +148,25 @@ def score(task: Task, rollout: Rollout) -> Scores:
 
 
 def _begin(planner: Planner, monitor: Monitor, obs: Float[Array, "D"], key: PRNGKeyArray, memory: PyTree) -> Search:
-    key_init, key_generations, key_model = jax.random.split(key, 3)
+    keys = jax.random.split(key, 2 + len(planner.schedule(planner.budget)))
     zero = jnp.zeros((), jnp.int32)
     return Search(
         obs=obs,
-        state=planner.init(key_init, obs, memory),
+        state=planner.init(keys[0], obs, memory),
         generation=zero,
         tally=Tally(zero, zero, zero, zero),
         seen=monitor.init(),
-        keys=jax.random.split(key_generations, len(planner.schedule(planner.budget))),
-        key_model=key_model,
+        keys=keys[2:],
+        key_model=keys[1],
     )
 
 
 def _generation(
-    planner: Planner, model: Model, task: Task, monitor: Monitor, search: Search, draws: PyTree, num: int
+    planner: Planner, particles: Particles, task: Task, monitor: Monitor, search: Search, draws: PyTree, num: int
 ) -> Search:
     """One pass of the loop of Alg. 4, lines 9–15 (or 4–8 for the first): ask, roll out, score, tell."""
     candidates = planner.ask(search.state, draws, num)
-    rollouts = jax.vmap(partial(roll_out, planner, model, task, search.obs, search.key_model))(candidates)
+    rollouts = roll_out(planner, particles, search.obs, search.key_model, candidates)
     scores = jax.vmap(partial(score, task))(rollouts)
     count = lambda mask: jnp.sum(mask, dtype=jnp.int32)  # noqa: E731
     old = search.tally
@@ -170,10 +187,11 @@ def _advance(
     planner: Planner, model: Model, task: Task, monitor: Monitor, search: Search, sizes: tuple[int, ...]
 ) -> Search:
     """Generations of the given sizes; equal neighbours share one compiled loop body."""
+    particles = Particles.of(model)
     for num, group in itertools.groupby(sizes):
 
         def body(search: Search, draws: PyTree, num: int = num) -> tuple[Search, None]:
-            return _generation(planner, model, task, monitor, search, draws, num), None
+            return _generation(planner, particles, task, monitor, search, draws, num), None
 
         keys = search.keys[search.generation + jnp.arange(len(list(group)), dtype=jnp.int32)]
         draws = jax.vmap(lambda key, num=num: planner.draws(key, num))(keys)  # all at once, before the loop
@@ -184,14 +202,19 @@ def _advance(
 def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Plan:
     """Alg. 4, lines 16–18: the best candidate, its first action, and what the model expects of it.
 
-    The chosen candidate is rolled out once more for its trajectory (together with the reserve, if there is one).
+    The chosen candidate is rolled out once more for its trajectory (together with the reserve, if there is one); the
+    compiler leaves that out where the scores are known and nobody asks for the trajectory.
     """
-    best, reserve = planner.best(search.state), planner.reserve(search.state)
+    particles = Particles.of(model)
+    best, reserve, known = planner.best(search.state), planner.reserve(search.state), planner.worth(search.state)
     finalists = jax.tree.map(lambda *x: jnp.stack(x), *([best] if reserve is None else [best, reserve]))
-    trajectories = jax.vmap(partial(roll_out, planner, model, task, search.obs, search.key_model))(finalists)
-    worths = jax.vmap(partial(score, task))(trajectories)
-    row = _pick(planner, worths)
-    chosen, trajectory, worth = jax.tree.map(lambda x: x[row], (finalists, trajectories, worths))
+    trajectories = roll_out(planner, particles, search.obs, search.key_model, finalists)
+    if reserve is None and known is not None:
+        chosen, worth, trajectory = best, known, jax.tree.map(lambda x: x[0], trajectories)
+    else:
+        worths = jax.vmap(partial(score, task))(trajectories)
+        row = _pick(planner, worths)
+        chosen, worth, trajectory = jax.tree.map(lambda x: x[row], (finalists, worths, trajectories))
     if planner.judges == "nothing":
         fallback = jnp.zeros((), bool)
     else:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from guss.types import Interface
@@ -39,8 +38,9 @@ def act(
     for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
         weights = params[start : start + fan_in * fan_out].reshape(fan_in, fan_out)
         start += fan_in * fan_out
-        # A sum of products, not a matrix product: every candidate has weights of its own, and this one fuses.
-        x = jnp.sum(x[:, None] * weights, axis=0) + params[start : start + fan_out]
+        # Products added one by one: every candidate has weights of its own, so a matrix product or a reduction would
+        # be many tiny ones, while this becomes part of one loop over all candidates.
+        x = sum((x[j] * weights[j] for j in range(fan_in)), start=params[start : start + fan_out])
         start += fan_out
         if i < last:
             x = jax.nn.sigmoid(x)

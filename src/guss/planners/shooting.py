@@ -5,16 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
+from guss import risk
 from guss.types import Planner, Scores
 
 
 class Shot(NamedTuple):
-    """The sequence chosen from those tried."""
+    """The sequence chosen from those tried, and its scores."""
 
     sequence: Shaped[Array, "H ..."]
+    scores: Scores
 
 
 class ShootingPlanner(Planner):
@@ -31,7 +34,7 @@ class ShootingPlanner(Planner):
     def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: tuple[()]) -> Shot:
         """Nothing chosen yet."""
         actions = self.interface.actions
-        return Shot(jnp.zeros((self.horizon, *actions.shape), actions.dtype))
+        return Shot(jnp.zeros((self.horizon, *actions.shape), actions.dtype), risk.no_scores())
 
     def ask(self, state: Shot, key: PRNGKeyArray, num: int) -> Shaped[Array, "N H ..."]:
         """Uniform actions, independent at every step."""
@@ -43,8 +46,13 @@ class ShootingPlanner(Planner):
 
     def tell(self, state: Shot, candidates: Shaped[Array, "N H ..."], scores: Scores) -> Shot:
         """Keep the chosen one."""
-        return Shot(candidates[self.choose(scores)])
+        row = self.choose(scores)
+        return Shot(candidates[row], jax.tree.map(lambda x: x[row], scores))
 
     def best(self, state: Shot) -> Shaped[Array, "H ..."]:
         """The chosen one."""
         return state.sequence
+
+    def worth(self, state: Shot) -> Scores:
+        """As evaluated."""
+        return state.scores
