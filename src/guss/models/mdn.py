@@ -29,6 +29,17 @@ def silu(x: Array) -> Array:
     return x * (0.5 + 0.5 * jnp.tanh(0.5 * x))
 
 
+@jax.custom_jvp
+def softplus(x: Array) -> Array:
+    """log(1 + eˣ), with functions that a CPU is quick at, in the gradient too; equal to 1e-6."""
+    return jnp.maximum(x, 0.0) + jnp.log(1.0 + jnp.exp(-jnp.abs(x)))
+
+
+@softplus.defjvp
+def _softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return softplus(primals[0]), (0.5 + 0.5 * jnp.tanh(0.5 * primals[0])) * tangents[0]
+
+
 ACTIVATIONS = {"silu": silu, "relu": jax.nn.relu, "tanh": jnp.tanh}
 Activation = Literal["silu", "relu", "tanh"]
 LOG_STD_RANGE = (-7.0, 2.0)  # of standardised changes
@@ -92,23 +103,36 @@ class MixtureNet(Model):
             encoded = 2.0 * (encoded - low) / (high - low) - 1.0
         return jnp.concatenate([self.obs_scaling(obs), encoded])
 
-    def _rest(self, hidden: Float[Array, "L width"], rows: slice) -> Float[Array, "L outputs"]:
-        """Everything after the first layer, for the nets in `rows`."""
-        act = ACTIVATIONS[self.activation]
-        for layer in self.layers[1:]:
-            hidden = jnp.einsum("lh,lho->lo", act(hidden), layer.weight[rows]) + layer.bias[rows]
-        return hidden
+    def _heads(self) -> list[Layer]:
+        """The last layer in three: weights of the components, means, spreads.
 
-    def _mixture(self, outputs: Float[Array, "L outputs"]) -> Mixture:
+        Apart, since the gradient of a slice of all outputs is that slice filled up with zeros, for every row.
+        """
+        last, k = self.layers[-1], self.components
+        ends = (k, 2 * k) if self.autoregressive else (k, k + k * self.obs_size)
+        return [Layer(*parts) for parts in zip(*(jnp.split(x, ends, axis=-1) for x in last), strict=True)]
+
+    def _rest(self, hidden: Float[Array, "L B width"], rows: slice = slice(None)) -> Mixture:
+        """Everything after the first layer, for the nets in `rows`: the mixtures of B transitions."""
+        act = ACTIVATIONS[self.activation]
+
+        def through(layer: Layer) -> Float[Array, "L B outputs"]:
+            return jnp.matmul(act(hidden), layer.weight[rows]) + layer.bias[rows, None]
+
+        for layer in self.layers[1:-1]:
+            hidden = through(layer)
+        weights, means, spreads = self._heads()
+        # A single component weighs 1, whatever the net says.
+        logits = through(weights) if self.components > 1 else jnp.zeros((*hidden.shape[:2], 1))
+        return jax.vmap(self._mixture, in_axes=1)(logits, through(means), through(spreads))
+
+    def _mixture(self, logits: Float[Array, "L K"], mean: Float[Array, "L m"], raw: Float[Array, "L m"]) -> Mixture:
         low, high = LOG_STD_RANGE
-        k = self.components
-        if self.autoregressive:
-            logits, mean, raw = outputs[:, :k], outputs[:, k : 2 * k], outputs[:, 2 * k :]
-        else:
-            logits = outputs[0, :k]
-            mean, raw = (part.reshape(k, self.obs_size) for part in jnp.split(outputs[0, k:], 2))
-        log_std = high - jax.nn.softplus(high - raw)
-        log_std = low + jax.nn.softplus(log_std - low)
+        if not self.autoregressive:
+            logits = logits[0]
+            mean, raw = (part.reshape(self.components, self.obs_size) for part in (mean, raw))
+        log_std = high - softplus(high - raw)
+        log_std = low + softplus(log_std - low)
         return Mixture(jax.nn.log_softmax(logits, axis=-1), mean, log_std)
 
     def densities(self, inputs: Float[Array, "B F"], change: Float[Array, "B D"]) -> Mixture:
@@ -116,19 +140,19 @@ class MixtureNet(Model):
 
         Written for a batch, nets first, so that a layer of all nets is one product without any transposition.
         """
-        hidden = jnp.einsum("bf,lfh->lbh", inputs, self.layers[0].weight) + self.layers[0].bias[:, None]
+        weight = self.layers[0].weight
         if self.autoregressive:
             size = self.obs_size
             earlier = jnp.tril(jnp.ones((size, size)), -1)[:, :, None]  # net ℓ does not see s'_{≥ℓ}
-            hidden = hidden + jnp.einsum("bd,ldh->lbh", change, self.before * earlier)
-        act = ACTIVATIONS[self.activation]
-        for layer in self.layers[1:]:
-            hidden = jnp.matmul(act(hidden), layer.weight) + layer.bias[:, None]
-        return jax.vmap(self._mixture, in_axes=1)(hidden)
+            inputs = jnp.concatenate([inputs, change], axis=1)
+            weight = jnp.concatenate([weight, self.before * earlier], axis=1)
+        each = jnp.broadcast_to(inputs[None], (weight.shape[0], *inputs.shape))
+        hidden = jnp.matmul(each, weight) + self.layers[0].bias[:, None]
+        return self._rest(hidden)
 
     def density(self, obs: Float[Array, "D"], action: Shaped[Array, "..."], change: Float[Array, "D"]) -> Mixture:
         """`densities` for one transition."""
-        return jax.tree.map(lambda x: x[0], self.densities(self.inputs(obs, action)[None], change[None]))
+        return _only(self.densities(self.inputs(obs, action)[None], change[None]))
 
     # ------------------------------------------------------------------------------------------------- what it says
 
@@ -156,12 +180,12 @@ class MixtureNet(Model):
             return MeanNet.of(self).predict(obs, action, key, particle)
         first = jnp.einsum("f,lfh->lh", self.inputs(obs, action), self.layers[0].weight) + self.layers[0].bias
         if not self.autoregressive:
-            change = self._draw(self._mixture(self._rest(first, slice(None))), key)
+            change = self._draw(_only(self._rest(first[:, None])), key)
         else:
             change = jnp.zeros((0,))
             for i in range(self.obs_size):
                 hidden = first[i] + jnp.einsum("d,dh->h", change, self.before[i, :i])
-                mixture = self._mixture(self._rest(hidden[None], slice(i, i + 1)))
+                mixture = _only(self._rest(hidden[None, None], slice(i, i + 1)))
                 change = jnp.concatenate([change, self._draw(mixture, jax.random.fold_in(key, i))])
         return obs + self.change_scaling.undo(change)
 
@@ -247,6 +271,11 @@ def make_dmdn(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
 def make_darmdn(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
     """Autoregressive mixture density nets: one net per dimension, fed the dimensions before it."""
     return make_net(task, key, autoregressive=True, **settings)
+
+
+def _only(mixtures: Mixture) -> Mixture:
+    """The mixture of a batch of one."""
+    return jax.tree.map(lambda x: x[0], mixtures)
 
 
 def log_density(mixture: Mixture, change: Float[Array, "D"]) -> Float[Array, ""]:
