@@ -18,7 +18,7 @@ LAYERS = [
     {"agent", "baselines"},
     {"runs"},
     {"metrics"},
-    {"reports", "controller", "display"},
+    {"reports", "controller", "display", "bench"},
     {"commands"},
     {"cli"},
     {"__main__"},

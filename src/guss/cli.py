@@ -9,6 +9,7 @@ from typing import Any
 import tyro
 
 import guss
+from guss.commands.bench import Bench
 from guss.commands.eval import Eval
 from guss.commands.export import Export
 from guss.commands.fit import Fit
@@ -23,7 +24,7 @@ ABOUT = """Safe planning in learned models with quality-diversity search.
 
 Exit codes: 0 done; 2 something given is wrong or missing, told in a line; 130 interrupted (Ctrl-C), what was
 finished is kept; 1 a defect of guss itself, with a traceback. Results go to standard output, progress and errors to
-standard error."""
+standard error. NPROC in the environment sets the number of threads for computing (1 unless set)."""
 
 COMMANDS = {
     "run": Run,
@@ -33,6 +34,7 @@ COMMANDS = {
     "export": Export,
     "reproduce": Reproduce,
     "plan": Plan,
+    "bench": Bench,
     "list": List,
 }
 
@@ -53,6 +55,7 @@ def main() -> None:
     if sys.argv[1:] in (["--version"], ["-V"]):
         print(f"guss {guss.__version__}")
         return
+    os.environ.setdefault("NPROC", "1")  # XLA's threads: handing small pieces to a second one costs more than it gains
     try:
         parse(sys.argv[1:]).run()
     except GussError as error:

@@ -255,3 +255,26 @@ def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> N
         )
     for file in files:
         console.print(f"  {file}", highlight=False, soft_wrap=True)
+
+
+def print_bench(console: Console, record: dict[str, Any]) -> None:
+    """Benchmark figures as tables."""
+    if record["rows"]:
+        table = Table(title="Best of many, taking turns; in brackets the median", title_justify="left")
+        table.add_column("case")
+        table.add_column("guss", justify="right")
+        table.add_column("against")
+        table.add_column("takes", justify="right")
+        table.add_column("", justify="right")
+        for row in record["rows"]:
+            told = f"{row['ratio']:.2f} × the limit" if row["peer"] == "limit" else f"{row['ratio']:.1f} × faster"
+            ours, peer = (f"{row[f'{who}_ms']:.2f} ms ({row[f'{who}_median_ms']:.2f})" for who in ("ours", "peer"))
+            table.add_row(row["case"], ours, row["peer"], peer, told)
+        console.print(table)
+    for name, ms in record.get("startup", {}).items():
+        console.print(f"  {name}: {ms:,.0f} ms", highlight=False)
+    for point in record.get("scaling", ()):
+        console.print(
+            f"  {point['axis']} {point['value']:,}: {point['ms']:,.2f} ms, {point['program_mb']:,.1f} MB",
+            highlight=False,
+        )

@@ -205,8 +205,8 @@ class MixtureNet(Model):
 class Dense(NamedTuple):
     """A layer of one net."""
 
-    weight: Float[Array, "fan_in fan_out"]
-    bias: Float[Array, "fan_out"]
+    weight: Float[Array, "fan_in *fan_out"]
+    bias: Float[Array, "*fan_out"]
 
 
 class MeanNet(Model):
@@ -229,7 +229,7 @@ class MeanNet(Model):
         weights = [_fill(layer.weight, (-2, -1) if i else (-1,)) for i, layer in enumerate(net.layers[:-1])]
         biases = [_fill(layer.bias, (-1,)) for layer in net.layers[:-1]]
         before = _fill(net.before, (-1,))
-        means = slice(1, 2) if net.autoregressive else slice(1, 1 + size)  # of the outputs: weight, means, spreads
+        means = 1 if net.autoregressive else slice(1, 1 + size)  # of the outputs: weight, means, spreads
         last = _fill(net.layers[-1].weight, (-2,))[:, :, means]
         return cls(
             first=Dense(jnp.concatenate(list(weights[0]), axis=1), jnp.concatenate(list(biases[0]))),
@@ -245,14 +245,14 @@ class MeanNet(Model):
         """The mean of the next observation, dimension by dimension for a DARMDN."""
         act = ACTIVATIONS[self.net.activation]
         first = self.net.inputs(obs, action) @ self.first.weight + self.first.bias
-        changes: list[Float[Array, "d"]] = []
+        changes: list[Float[Array, "..."]] = []  # one for each net: a number, or all D of them
         for i, hidden in enumerate(jnp.split(first, len(self.last))):
             for earlier, weight in zip(changes, self.before[i], strict=False):
                 hidden = hidden + earlier * weight
             for layer in (*self.hidden[i], self.last[i]):
                 hidden = act(hidden) @ layer.weight + layer.bias
             changes.append(hidden)
-        return obs + self.net.change_scaling.undo(jnp.concatenate(changes))
+        return obs + self.net.change_scaling.undo(jnp.stack(changes) if self.net.autoregressive else changes[0])
 
 
 def _fill(x: Array, axes: tuple[int, ...]) -> Array:

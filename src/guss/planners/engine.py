@@ -18,6 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from guss import risk
@@ -144,6 +145,34 @@ def score(task: Task, rollout: Rollout) -> Scores:
     return risk.make_scores(hard, cost, reward, cell, finite, outside)
 
 
+def evaluate(
+    planner: Planner,
+    particles: Particles,
+    task: Task,
+    obs: Float[Array, "D"],
+    key: PRNGKeyArray,
+    candidates: PyTree,
+    mesh: Mesh | None = None,
+) -> tuple[Rollout, Scores]:
+    """Roll out and score N candidates; each device of the mesh takes an equal part of them."""
+
+    def part(particles: Particles, task: Task, obs: Array, key: PRNGKeyArray, candidates: PyTree) -> Any:
+        rollouts = roll_out(planner, particles, obs, key, candidates)
+        return rollouts, jax.vmap(partial(score, task))(rollouts)
+
+    if mesh is None:
+        return part(particles, task, obs, key, candidates)
+    mesh = Mesh(mesh.devices, mesh.axis_names)  # axes of the plain kind, whichever the given mesh has
+    num = jax.tree.leaves(candidates)[0].shape[0]
+    extra = -num % mesh.size  # the last one again, so that all parts are equal; cut off below
+    fill = lambda x: jnp.concatenate([x, jnp.broadcast_to(x[-1:], (extra, *x.shape[1:]))])  # noqa: E731
+    shared, split = PartitionSpec(), PartitionSpec(mesh.axis_names)
+    spread = jax.shard_map(part, mesh=mesh, in_specs=(shared,) * 4 + (split,), out_specs=split, check_vma=False)
+    outcome = spread(particles, task, obs, key, jax.tree.map(fill, candidates))
+    everywhere = NamedSharding(mesh, shared)  # the search itself is small: every device does all of it
+    return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x[:num], everywhere), outcome)
+
+
 # ------------------------------------------------------------------------------------------------------- the loop
 
 
@@ -162,12 +191,18 @@ def _begin(planner: Planner, monitor: Monitor, obs: Float[Array, "D"], key: PRNG
 
 
 def _generation(
-    planner: Planner, particles: Particles, task: Task, monitor: Monitor, search: Search, draws: PyTree, num: int
+    planner: Planner,
+    particles: Particles,
+    task: Task,
+    monitor: Monitor,
+    search: Search,
+    draws: PyTree,
+    num: int,
+    mesh: Mesh | None,
 ) -> Search:
     """One pass of the loop of Alg. 4, lines 9–15 (or 4–8 for the first): ask, roll out, score, tell."""
     candidates = planner.ask(search.state, draws, num)
-    rollouts = roll_out(planner, particles, search.obs, search.key_model, candidates)
-    scores = jax.vmap(partial(score, task))(rollouts)
+    rollouts, scores = evaluate(planner, particles, task, search.obs, search.key_model, candidates, mesh)
     count = lambda mask: jnp.sum(mask, dtype=jnp.int32)  # noqa: E731
     old = search.tally
     return search._replace(
@@ -184,14 +219,20 @@ def _generation(
 
 
 def _advance(
-    planner: Planner, model: Model, task: Task, monitor: Monitor, search: Search, sizes: tuple[int, ...]
+    planner: Planner,
+    model: Model,
+    task: Task,
+    monitor: Monitor,
+    search: Search,
+    sizes: tuple[int, ...],
+    mesh: Mesh | None = None,
 ) -> Search:
     """Generations of the given sizes; equal neighbours share one compiled loop body."""
     particles = Particles.of(model)
     for num, group in itertools.groupby(sizes):
 
         def body(search: Search, draws: PyTree, num: int = num) -> tuple[Search, None]:
-            return _generation(planner, particles, task, monitor, search, draws, num), None
+            return _generation(planner, particles, task, monitor, search, draws, num, mesh), None
 
         keys = search.keys[search.generation + jnp.arange(len(list(group)), dtype=jnp.int32)]
         draws = jax.vmap(lambda key, num=num: planner.draws(key, num))(keys)  # all at once, before the loop
@@ -258,15 +299,16 @@ def plan_one(
     key: PRNGKeyArray,
     memory: PyTree | None = None,
     monitor: Monitor | None = None,
+    mesh: Mesh | None = None,
 ) -> Plan:
     """PLAN(p̂, s_t, H, M) of Alg. 1, not compiled: to be traced inside a larger program."""
     monitor = Monitor() if monitor is None else monitor
     search = _begin(planner, monitor, obs, key, planner.first_memory() if memory is None else memory)
-    search = _advance(planner, model, task, monitor, search, planner.schedule(planner.budget))
+    search = _advance(planner, model, task, monitor, search, planner.schedule(planner.budget), mesh)
     return _conclude(planner, model, task, search)
 
 
-_plan = jax.jit(plan_one)
+_plan = jax.jit(plan_one, static_argnames="mesh")
 begin = jax.jit(_begin)
 advance = jax.jit(_advance, static_argnames="sizes")
 conclude = jax.jit(_conclude)
@@ -294,9 +336,14 @@ def plan(
     key: PRNGKeyArray,
     memory: PyTree | None = None,
     monitor: Monitor | None = None,
+    mesh: Mesh | None = None,
 ) -> Plan:
-    """One plan from one observation, as one compiled program."""
-    return _plan(planner, model, task, check_obs(task, obs), key, memory, monitor)
+    """One plan from one observation, as one compiled program.
+
+    With a `mesh` (`jax.make_mesh((jax.device_count(),), ("plans",))`) the candidates of every generation are divided
+    among its devices; the plan is the same up to rounding.
+    """
+    return _plan(planner, model, task, check_obs(task, obs), key, memory, monitor, mesh)
 
 
 def plan_within(

@@ -1,0 +1,112 @@
+"""The clock: workers in processes of their own take turns, so that what disturbs the machine disturbs all alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from guss.errors import GussError
+
+LIMIT = "limit"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the results: milliseconds are the best of all turns; medians are given beside them.
+
+    `ratio`: how many times faster than the peer we are; against the limit, how many times the limit we take.
+    """
+
+    case: str
+    ours_ms: float
+    peer: str
+    peer_ms: float
+    ratio: float
+    ours_median_ms: float
+    peer_median_ms: float
+    ours_first_ms: float
+    peer_first_ms: float
+    turns: int
+    threads: int
+
+
+class Worker:
+    """A process that does its work when told to (`guss.bench.worker`)."""
+
+    def __init__(self, command: Sequence[str], threads: int, cwd: str | None = None) -> None:
+        many = str(threads)
+        env = os.environ | {"NPROC": many, "OMP_NUM_THREADS": many, "BENCH_THREADS": many}
+        self.command = list(command)
+        self.process = subprocess.Popen(
+            self.command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.seconds: list[float] = []
+        self.first_seconds = float(self._hear()["first_seconds"])
+
+    def _hear(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise GussError(
+                f"{' '.join(self.command)} ended with exit code {self.process.wait()}: its errors are above"
+            )
+        return json.loads(line)
+
+    def turn(self, times: int) -> None:
+        """Do the work that often."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{times}\n")
+        self.process.stdin.flush()
+        self.seconds += self._hear()
+
+    def close(self) -> None:
+        """No more turns."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def ours(kind: str, case: str, seeds: int, threads: int) -> Worker:
+    """A worker of `guss.bench.ours`."""
+    return Worker([sys.executable, "-m", "guss.bench.ours", kind, case, str(seeds)], threads)
+
+
+def compare(case: str, us: Worker, peers: dict[str, Worker], seconds: float, threads: int) -> list[Row]:
+    """Everyone takes turns until `seconds` are over, at least three each; a turn is about a twentieth of a second."""
+    workers = [us, *peers.values()]
+    for worker in workers:
+        worker.turn(1)
+    counts = [max(1, round(0.05 / worker.seconds[0])) for worker in workers]
+    for worker in workers:
+        worker.seconds.clear()
+    deadline = time.monotonic() + seconds
+    turns = 0
+    while turns < 3 or time.monotonic() < deadline:
+        for worker, count in zip(workers, counts, strict=True):
+            worker.turn(count)
+        turns += 1
+    best = lambda worker: 1e3 * min(worker.seconds)  # noqa: E731
+    middle = lambda worker: 1e3 * statistics.median(worker.seconds)  # noqa: E731
+    return [
+        Row(
+            case=case,
+            ours_ms=best(us),
+            peer=name,
+            peer_ms=best(worker),
+            ratio=best(us) / best(worker) if name == LIMIT else best(worker) / best(us),
+            ours_median_ms=middle(us),
+            peer_median_ms=middle(worker),
+            ours_first_ms=1e3 * us.first_seconds,
+            peer_first_ms=1e3 * worker.first_seconds,
+            turns=turns,
+            threads=threads,
+        )
+        for name, worker in peers.items()
+    ]
