@@ -3,11 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup run test test-long check clean
+.PHONY: help setup run test test-long bench check clean
 help:
 	@echo "make run        set up, learn Safe Pendulum with GuSS (about two minutes), say where the figures are"
 	@echo "make test       set up, run the tests"
 	@echo "make test-long  the full counts, written to results/tests/"
+	@echo "make bench      guss beside its peers (in .venv-peers, 2 GB), written to benchmarks/; about 40 minutes"
 	@echo "make check      lint, format, types, import directions"
 	@echo "make setup      only set up .venv"
 
@@ -30,6 +31,18 @@ test: $(STAMP)
 test-long: $(STAMP)
 	@$(BIN)/python -m pytest -n 2 -m long
 
+PEERS := .venv-peers
+bench: $(STAMP) $(PEERS)/.installed
+	@$(BIN)/python benchmarks/run.py --peers $(PEERS)/bin/python $(BENCH)
+
+# mbrl-lib asks for older libraries than it needs: it is installed without them.
+$(PEERS)/.installed: benchmarks/peers/requirements.txt benchmarks/peers/requirements-nodeps.txt
+	@echo "setting up $(PEERS) (once, a few minutes) ..."
+	@$(PYTHON) -m venv --clear $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r benchmarks/peers/requirements-nodeps.txt --editable .
+	@touch $@
+
 check: $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -37,4 +50,4 @@ check: $(STAMP)
 	@$(BIN)/python -m pytest -q tests/test_imports.py
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv .venv-peers runs

@@ -1,0 +1,87 @@
+"""Benchmarks as a table and a figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from guss.bench.scaling import AXES, exponent, last_exponent
+from guss.bench.timing import LIMIT
+from guss.reports.style import new_figure, save_figure
+
+NAMES = {
+    "plans": "plans M (n, n_new = M/20)",
+    "horizon": "steps of a plan H",
+    "ensemble": "members of the ensemble",
+    "seeds": "seeds at once",
+    "cells": "cells of the grid",
+}
+
+
+def markdown(rows: list[dict[str, Any]], details: dict[str, Any]) -> str:
+    """The rows as a table, with the machine and the threads named."""
+    sources = [s for s in details.get("provenance", {}).values()]
+    machines = sorted({f"{s['machine']['cpu']}, {s['machine']['cores']} cores" for s in sources})
+    commits = sorted({str(s["commit"])[:12] for s in sources})
+    threads = sorted({row["threads"] for row in rows})
+    lines = [
+        f"Machine: {'; '.join(machines)}. Threads of every process: {', '.join(map(str, threads))}. "
+        f"Commit {', '.join(commits)}. Best of all turns, in brackets the median. Command: `make bench`.",
+        "",
+        "| case | guss | against | takes | guss is |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        ours, peer = (f"{row[f'{who}_ms']:.2f} ms ({row[f'{who}_median_ms']:.2f})" for who in ("ours", "peer"))
+        told = f"at {row['ratio']:.2f} × the limit" if row["peer"] == LIMIT else f"{row['ratio']:.1f} × faster"
+        lines.append(f"| {row['case']} | {ours} | {row['peer']} | {peer} | {told} |")
+    if startup := details.get("startup"):
+        lines += ["", "| from process start to the end of | ms |", "|---|---|"]
+        lines += [f"| {name} | {ms:,.0f} |" for name, ms in startup.items()]
+    if grown := details.get("growth"):
+        lines += ["", "| time grows with | over | as its power | between the last two | memory there |"]
+        lines += ["|---|---|---|---|---|"]
+        for axis, g in grown.items():
+            span = f"{AXES[axis][0]:,} to {AXES[axis][-1]:,}"
+            memory = f"{g['last_program_mb']:,.0f} MB (process: {g['last_process_mb']:,.0f} MB)"
+            lines.append(f"| {NAMES[axis]} | {span} | {g['exponent']:.2f} | {g['last_exponent']:.2f} | {memory} |")
+    return "\n".join(lines) + "\n"
+
+
+def growth(points: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Exponents of time by axis, and the memory of its largest point."""
+    found = {}
+    for axis in AXES:
+        line = [p for p in points if p["axis"] == axis]
+        if len(line) > 1:
+            found[axis] = {
+                "exponent": exponent(line),
+                "last_exponent": last_exponent(line),
+                "last_program_mb": line[-1]["program_mb"],
+                "last_process_mb": line[-1]["process_mb"],
+            }
+    return found
+
+
+def draw_scaling(points: list[dict[str, Any]], path: Path) -> list[Path]:
+    """Time above, memory below, one column for each quantity; the dashed line grows in proportion."""
+    axes_here = [axis for axis in AXES if any(p["axis"] == axis for p in points)]
+    figure, grid = new_figure(len(axes_here), 2, 2.5 * len(axes_here), 4.6, squeeze=False)
+    for column, axis in enumerate(axes_here):
+        line = [p for p in points if p["axis"] == axis]
+        x = [p["value"] for p in line]
+        for row, (what, colour) in enumerate((("ms", "#0072B2"), ("program_mb", "#D55E00"))):
+            y = [p[what] for p in line]
+            ax = grid[row][column]
+            ax.loglog(x, y, "o-", color=colour, markersize=4)
+            ax.loglog(x, [y[0] * v / x[0] for v in x], ":", color="0.6", linewidth=1, zorder=0)
+            low, high = min(y), max(y)
+            ax.set_ylim(low / 2, max(high, 10 * low) * 2)
+            ax.grid(True, which="major", color="0.92")
+        grid[0][column].set_title(
+            f"time ∝ {NAMES[axis].split()[-1] if axis == 'horizon' else 'x'}^{exponent(line):.2f}"
+        )
+        grid[1][column].set_xlabel(NAMES[axis])
+    grid[0][0].set_ylabel("a plan takes (ms)")
+    grid[1][0].set_ylabel("memory of the program (MB)")
+    return save_figure(figure, path)
