@@ -33,7 +33,7 @@ def peers_of(name: str, seeds: int) -> dict[str, list[str]]:
         fit = FITS[name]
         words = [fit.model, str(fit.batch), str(fit.steps), str(fit.rows)]
         script = ["with_torch_fit.py", *words]
-        return {"PyTorch": [*script, "plain"], "PyTorch, nets stacked": script}
+        return {"PyTorch": [*script, "plain"], "PyTorch, tuned": script}
     method = PLANS[name].method
     if method == "guss":
         if name != "acrobot" or seeds == 1:  # QDax keeps all 50⁴ cells of the acrobot: 3.5 GB a seed

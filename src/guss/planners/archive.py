@@ -17,7 +17,7 @@ from guss import risk
 from guss.types import Scores
 
 PAIRWISE_LIMIT = 2**22
-"""Up to this many pairs (new × rows) a generation is compared pair by pair, beyond it the archive is sorted."""
+"""Up to this many pairs (new × rows) a generation is compared pair by pair, beyond it newcomers are sorted."""
 
 
 class Archive(NamedTuple):
@@ -89,16 +89,26 @@ def _elites_by_pairs(archive: Archive, new: Scores) -> Bool[Array, "M"]:
 
 
 def _elites_by_sorting(archive: Archive, new: Scores) -> Bool[Array, "M"]:
-    """Sort elites and newcomers by cell, then from best to worst; the first of each cell wins. O(M log M)."""
-    scores: Scores = jax.tree.map(lambda rows, x: _write(rows, x, archive.size), archive.scores, new)
-    contends = _write(archive.elite, new.finite, archive.size)
+    """Sort the newcomers by cell, then from best to worst; each elite looks for the leader of its cell among them.
+
+    O(N log N + M log N): only the newcomers are sorted, the elites are all in different cells.
+    """
+    num = new.reward.shape[0]
     nowhere = jnp.iinfo(jnp.int32).max
-    cell = jnp.where(contends, scores.cell, nowhere)
-    arrival = jnp.arange(cell.shape[0], dtype=jnp.int32)
-    # Stable: equal scores stay in order of arrival.
-    cell, *_, arrival = jax.lax.sort((cell, scores.hard, scores.cost, -scores.reward, arrival), num_keys=4)
-    first = jnp.concatenate([jnp.ones((1,), bool), cell[1:] != cell[:-1]])
-    return jnp.zeros_like(archive.elite).at[arrival].set(first & (cell != nowhere), unique_indices=True)
+    order = jnp.arange(num, dtype=jnp.int32)
+    keys = (jnp.where(new.finite, new.cell, nowhere), new.hard, new.cost, -new.reward, order)
+    cell, *_, order = jax.lax.sort(keys, num_keys=4)  # stable: equal scores stay in order of arrival
+    leads = (cell != nowhere) & jnp.concatenate([jnp.ones((1,), bool), cell[1:] != cell[:-1]])
+
+    place = jnp.minimum(
+        jnp.searchsorted(cell, archive.scores.cell), num - 1
+    )  # where a leader of the row's cell would be
+    leader: Scores = jax.tree.map(lambda x: x[order[place]], new)
+    rivals = archive.elite & (cell[place] == archive.scores.cell)
+    beaten = rivals & risk.better(leader, archive.scores)
+    kept_out = jnp.zeros((num,), bool).at[jnp.where(rivals & ~beaten, place, num)].set(True, mode="drop")
+    wins = jnp.zeros((num,), bool).at[order].set(leads & ~kept_out, unique_indices=True)
+    return _write(archive.elite & ~beaten, wins, archive.size)
 
 
 def select(archive: Archive, lots: Float[Array, "M"], num: int) -> tuple[PyTree, Bool[Array, "N"]]:
