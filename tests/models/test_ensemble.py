@@ -10,7 +10,7 @@ from guss.models.ensemble import disagreement, fit_ensemble, make_ensemble
 from guss.models.fitting import FitSettings
 from guss.models.mdn import make_net
 from guss.planners import make_planner
-from guss.planners.engine import plan
+from guss.planners.engine import Particles, plan, roll_out
 
 TASK = make_task(ACTIONS["continuous"])
 OBS, ACTION, KEY = jnp.asarray([0.3, -0.8]), jnp.asarray([0.5, 0.2]), jax.random.key(0)
@@ -31,6 +31,33 @@ def test_particles_stay_with_their_member():
         member = jax.tree.map(lambda x, i=i: x[i], model.members)
         expected = member.predict(OBS, ACTION, KEY, jnp.asarray(0))
         np.testing.assert_allclose(model.predict(OBS, ACTION, KEY, jnp.asarray(i)), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("autoregressive", [False, True])
+def test_plans_roll_every_member_out_as_it_predicts(autoregressive):
+    """What is laid out for planning (nets apart, filled up with idle units) says what the members say."""
+    make = lambda key: make_net(TASK, key, autoregressive=autoregressive, hidden=(5, 18))  # noqa: E731
+    model = make_ensemble(make, jax.random.key(2), 3)
+    planner = make_planner("rs", TASK, horizon=4, budget=2)
+    sequences = TASK.actions.sample(KEY, (2, 4))
+    rollouts = roll_out(planner, Particles.of(model), OBS, KEY, sequences)
+    assert rollouts.next_obs.shape == (2, 3, 4, 2)
+    predict = jax.jit(lambda obs, action, i: model.predict(obs, action, KEY, i))
+    for n, sequence in enumerate(sequences):
+        for i in range(3):
+            obs = OBS
+            for t, action in enumerate(sequence):
+                obs = predict(obs, action, jnp.asarray(i))
+                np.testing.assert_allclose(rollouts.next_obs[n, i, t], obs, rtol=1e-4, atol=1e-5)
+
+
+def test_sampling_particles_of_one_member_differ():
+    model = ensemble(deterministic=False, particles=2)
+    rollouts = roll_out(
+        make_planner("rs", TASK, horizon=2, budget=1), Particles.of(model), OBS, KEY, jnp.zeros((1, 2, 2))
+    )
+    ends = np.asarray(rollouts.next_obs[0, :, -1])
+    assert len(np.unique(ends.round(6), axis=0)) == 6
 
 
 def test_resampled_particles_meet_every_member():

@@ -2,11 +2,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from problems import ACTIONS, make_task
 from scipy.stats import kstest
 
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
+from guss.models import mdn
 from guss.models.mdn import log_density, make_net, mixture_cdf, mixture_mean, mixture_variance
 from guss.models.scaling import Scaling
 
@@ -124,3 +127,21 @@ def test_the_quick_way_gives_the_mean_of_the_mixture(autoregressive, hidden):
         guess = net.predict(obs, action, key, jnp.zeros((), jnp.int32))
         mean = mixture_mean(net.density(obs, action, net.standardised_change(obs, guess)))
         np.testing.assert_allclose(guess, obs + net.change_scaling.undo(mean), atol=2e-5)
+
+
+@given(st.floats(-80.0, 80.0))
+def test_quick_functions_are_what_they_stand_for(x):
+    at = jnp.asarray(x, jnp.float32)
+    np.testing.assert_allclose(mdn.silu(at), jax.nn.silu(at), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(mdn.softplus(at), jax.nn.softplus(at), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(jax.grad(mdn.softplus)(at), jax.nn.sigmoid(at), rtol=1e-5, atol=1e-6)
+
+
+@kinds
+def test_idle_units_stay_idle(kind):
+    """Filled up to a multiple of 16, a net gives the very mean: 8 units do nothing."""
+    model = net(kind, hidden=(8, 8))
+    quick = mdn.MeanNet.of(model)
+    assert quick.hidden[0][0].weight.shape == (16, 16)
+    assert np.all(np.asarray(quick.hidden[0][0].weight)[8:] == 0.0)
+    assert np.all(np.asarray(quick.hidden[0][0].weight)[:, 8:] == 0.0)

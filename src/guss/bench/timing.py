@@ -54,9 +54,9 @@ class Worker:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise GussError(
-                f"{' '.join(self.command)} ended with exit code {self.process.wait()}: its errors are above"
-            )
+            self.close()
+            ended = f"ended with exit code {self.process.returncode}: its errors are above"
+            raise GussError(f"{' '.join(self.command)} {ended}")
         return json.loads(line)
 
     def turn(self, times: int) -> None:
@@ -68,8 +68,9 @@ class Worker:
 
     def close(self) -> None:
         """No more turns."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
         self.process.wait()
 
 

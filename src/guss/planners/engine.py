@@ -167,10 +167,12 @@ def evaluate(
     extra = -num % mesh.size  # the last one again, so that all parts are equal; cut off below
     fill = lambda x: jnp.concatenate([x, jnp.broadcast_to(x[-1:], (extra, *x.shape[1:]))])  # noqa: E731
     shared, split = PartitionSpec(), PartitionSpec(mesh.axis_names)
+    # The search itself is small: every device does all of it. Said on both sides of the rollouts, or the compiler would
+    # divide the search too, its random numbers among it.
+    everywhere = lambda tree: jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, shared))  # noqa: E731
     spread = jax.shard_map(part, mesh=mesh, in_specs=(shared,) * 4 + (split,), out_specs=split, check_vma=False)
-    outcome = spread(particles, task, obs, key, jax.tree.map(fill, candidates))
-    everywhere = NamedSharding(mesh, shared)  # the search itself is small: every device does all of it
-    return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x[:num], everywhere), outcome)
+    outcome = spread(particles, task, obs, key, jax.tree.map(fill, everywhere(candidates)))
+    return jax.tree.map(lambda x: x[:num], everywhere(outcome))
 
 
 # ------------------------------------------------------------------------------------------------------- the loop

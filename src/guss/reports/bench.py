@@ -43,7 +43,7 @@ def markdown(rows: list[dict[str, Any]], details: dict[str, Any]) -> str:
         lines += ["|---|---|---|---|---|"]
         for axis, g in grown.items():
             span = f"{AXES[axis][0]:,} to {AXES[axis][-1]:,}"
-            memory = f"{g['last_program_mb']:,.0f} MB (process: {g['last_process_mb']:,.0f} MB)"
+            memory = f"{g['last_program_mb']:,.1f} MB (process: {g['last_process_mb']:,.0f} MB)"
             lines.append(f"| {NAMES[axis]} | {span} | {g['exponent']:.2f} | {g['last_exponent']:.2f} | {memory} |")
     return "\n".join(lines) + "\n"
 
