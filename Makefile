@@ -8,7 +8,7 @@ help:
 	@echo "make run        set up, learn Safe Pendulum with GuSS (about two minutes), say where the figures are"
 	@echo "make test       set up, run the tests"
 	@echo "make test-long  the full counts, written to results/tests/"
-	@echo "make bench      guss beside its peers (in .venv-peers, 2 GB), written to benchmarks/; about 40 minutes"
+	@echo "make bench      guss beside its peers (in .venv-peers, 2 GB), written to benchmarks/; about 20 minutes"
 	@echo "make check      lint, format, types, import directions"
 	@echo "make setup      only set up .venv"
 
