@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--peers", default=str(HERE.parent / ".venv-peers" / "bin" / "python"), help="their Python")
     parser.add_argument("--out", type=Path, default=HERE, help="folder to write to")
     parser.add_argument("--only", nargs="*", default=[], help="cases, startup or scaling; others stay as they are")
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each case and number of seeds")
+    parser.add_argument("--seconds", type=float, default=8.0, help="for each case and number of seeds")
     parser.add_argument("--threads", type=int, default=1, help="of every process, ours and theirs")
     args = parser.parse_args()
     known = [*PLANS, *FITS, "startup", "scaling"]
