@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from problems import ACTIONS, make_task
+from scipy.stats import kstest
 
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
@@ -39,3 +40,12 @@ def test_a_warm_started_plan_is_at_least_as_good_from_the_same_state():
 def test_a_cold_start_remembers_nothing():
     cold = make_planner("guss", TASK, horizon=4, budget=30, warm_start=False)
     assert np.isnan(plan(cold, Oracle.of(TASK), TASK, np.zeros(2), KEYS[0]).memory).all()
+
+
+def test_a_generations_numbers_are_uniform_and_normal():
+    """KS tests of 10,000 and more draws; sound ones fail at one seed in a million."""
+    planner = make_planner("guss", make_task(ACTIONS["continuous"]), horizon=2, budget=50)
+    drawn = jax.vmap(lambda key: planner.draws(key, 25))(jax.random.split(jax.random.key(11), 200))
+    assert kstest(np.asarray(drawn.lots).ravel(), "uniform", args=(-1.0, 2.0)).pvalue > 1e-6
+    assert kstest(np.asarray(drawn.noise).ravel(), "norm").pvalue > 1e-6
+    assert np.isfinite(drawn.noise).all()
