@@ -259,6 +259,8 @@ def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> N
 
 def print_bench(console: Console, record: dict[str, Any]) -> None:
     """Benchmark figures as tables."""
+    from guss.bench.timing import in_words
+
     if record["rows"]:
         table = Table(title="Best of many, taking turns; in brackets the median", title_justify="left")
         table.add_column("case")
@@ -267,8 +269,7 @@ def print_bench(console: Console, record: dict[str, Any]) -> None:
         table.add_column("takes", justify="right")
         table.add_column("", justify="right")
         for row in record["rows"]:
-            told = f"{row['ratio']:.2f} × the limit" if row["peer"] == "limit" else f"{row['ratio']:.1f} × faster"
-            ours, peer = (f"{row[f'{who}_ms']:.2f} ms ({row[f'{who}_median_ms']:.2f})" for who in ("ours", "peer"))
+            ours, peer, told = in_words(row)
             table.add_row(row["case"], ours, row["peer"], peer, told)
         console.print(table)
     for name, ms in record.get("startup", {}).items():

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from guss.bench.scaling import AXES, exponent, last_exponent
-from guss.bench.timing import LIMIT
+from guss.bench.timing import LIMIT, in_words
 from guss.reports.style import new_figure, save_figure
 
 NAMES = {
@@ -20,7 +20,7 @@ NAMES = {
 
 def markdown(rows: list[dict[str, Any]], details: dict[str, Any]) -> str:
     """The rows as a table, with the machine and the threads named."""
-    sources = [s for s in details.get("provenance", {}).values()]
+    sources = list(details.get("provenance", {}).values())
     machines = sorted({f"{s['machine']['cpu']}, {s['machine']['cores']} cores" for s in sources})
     commits = sorted({str(s["commit"])[:12] for s in sources})
     threads = sorted({row["threads"] for row in rows})
@@ -32,8 +32,8 @@ def markdown(rows: list[dict[str, Any]], details: dict[str, Any]) -> str:
         "|---|---|---|---|---|",
     ]
     for row in rows:
-        ours, peer = (f"{row[f'{who}_ms']:.2f} ms ({row[f'{who}_median_ms']:.2f})" for who in ("ours", "peer"))
-        told = f"at {row['ratio']:.2f} × the limit" if row["peer"] == LIMIT else f"{row['ratio']:.1f} × faster"
+        ours, peer, told = in_words(row)
+        told = f"at {told}" if row["peer"] == LIMIT else told
         lines.append(f"| {row['case']} | {ours} | {row['peer']} | {peer} | {told} |")
     if startup := details.get("startup"):
         lines += ["", "| from process start to the end of | ms |", "|---|---|"]
