@@ -19,6 +19,12 @@ _GYM_IDS = {
     "guss/SafeToy-v0": ("guss.envs.toy:SafeToyEnv", 100),
     "guss/SafePendulum-v0": ("guss.envs.pendulum:SafePendulumEnv", 200),
     "guss/SafeAcrobot-v0": ("guss.envs.acrobot:SafeAcrobotEnv", 200),
+    "guss/SafeCarGoal-v0": ("guss.envs.car_env:SafeCarGoalEnv", 1000),
+    "guss/SafeCarGoalFull-v0": ("guss.envs.car_env:SafeCarGoalFullEnv", 1000),
+}
+_VECTOR_GYM_IDS = {
+    "guss/SafeCarGoal-v0": "guss.envs.car_env:SafeCarGoalVectorEnv",
+    "guss/SafeCarGoalFull-v0": "guss.envs.car_env:SafeCarGoalFullVectorEnv",
 }
 
 
@@ -27,7 +33,12 @@ def _register_gym_ids() -> None:
 
     for gym_id, (entry_point, episode_length) in _GYM_IDS.items():
         if gym_id not in gymnasium.registry:
-            gymnasium.register(gym_id, entry_point=entry_point, max_episode_steps=episode_length)
+            gymnasium.register(
+                gym_id,
+                entry_point=entry_point,
+                vector_entry_point=_VECTOR_GYM_IDS.get(gym_id),
+                max_episode_steps=episode_length,
+            )
 
 
 class _RegisterWhenImported(importlib.abc.MetaPathFinder):

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from guss.metrics import MEASURES
+
 
 def make_console(stderr: bool = False) -> Console:
     """A console that does not cut tables when there is no terminal."""
@@ -105,16 +107,22 @@ class RunProgress:
         text = TextColumn("{task.description}")
         self._bar = _bar(console, quiet, count, BarColumn(bar_width=24), text)
         self._task = self._bar.add_task("compiling", total=episodes)
+        self._text = ""
 
     def episode(self, news: Any) -> None:
         """An episode is over."""
         error = "" if news.model_r2 is None else f"  model R² {news.model_r2:.4f}"
         times = f"fit {news.seconds_fit:.1f} s  plan {news.seconds_plan:.1f} s  compile {news.seconds_compile:.1f} s"
-        text = f"reward {news.mean_reward:.3f}  unsafe {news.unsafe_pct:.2f} %{error}  {times}"
+        self._text = text = f"reward {news.mean_reward:.3f}  unsafe {news.unsafe_pct:.2f} %{error}  {times}"
         self._bar.update(self._task, completed=news.episode + 1, description=text)
         if not self._quiet and not self._console.is_terminal:
             line = f"{self._name}episode {news.episode + 1}/{self._episodes} ({news.phase}): {text}"
             self._console.print(line, highlight=False, soft_wrap=True)
+
+    def step(self, done: int) -> None:
+        """So many steps of the episode under way are over, where they are done one by one."""
+        if done % 10 == 0:
+            self._bar.update(self._task, description=f"step {done}  {self._text}")
 
     def __enter__(self) -> RunProgress:
         self._bar.start()
@@ -137,7 +145,7 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
         table.add_column(summary["method"], justify="right")
     table.add_column("what it is")
     about = {
-        "mar": "mean reward per step, second half of the episodes",
+        "mar": f"{MEASURES[first['measure']]}, second half of the episodes",
         "mrcp_ksteps": f"thousand real steps until it reaches {first['threshold']}",
         "unsafe_pct": "unsafe steps [%], all episodes",
         "unsafe_trans_pct": "unsafe steps [%], first 15 % of the episodes",
@@ -242,7 +250,7 @@ def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> N
     ahead = summary["r2_horizon"]
     show = lambda x: f"[red]{x:.4f}[/]" if x < WEAK_R2 else f"{x:.4f}"  # noqa: E731
     for i, (r2, ks) in enumerate(zip(summary["r2"], summary["ks"], strict=True)):
-        table.add_row(str(i), show(r2), "–" if ahead is None else show(ahead[i]), f"{ks:.3f}")
+        table.add_row(str(i), show(r2), "–" if ahead is None else show(ahead[i]), "–" if ks is None else f"{ks:.3f}")
     console.print(table)
     about = f"R² (1 is perfect) and KS (0 is calibrated) on {summary['held_out_rows']} transitions that were held out"
     about += "." if ahead is None else f"; {summary['horizon']} steps ahead on an episode that was not learned from."

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 TRANSIENT_SHARE = 0.15
+MEASURES = {"mean_reward": "mean reward per step", "return": "return of an episode"}
+"""What MR is for an environment, by the name of a record's field."""
 
 
 class Interval(NamedTuple):

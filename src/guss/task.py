@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -71,12 +72,26 @@ class Constraint(eqx.Module):
     cost: Function
     bound: Float[Array, ""]
     hard: bool = eqx.field(static=True)
+    stricter: tuple[tuple[str, float], ...] = eqx.field(static=True)
 
-    def __init__(self, name: str, cost: Callable[..., Any], *, bound: float | Array = 0.0, hard: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        cost: Callable[..., Any],
+        *,
+        bound: float | Array = 0.0,
+        hard: bool = False,
+        stricter: Mapping[str, float] | Sequence[tuple[str, float]] = (),
+    ) -> None:
+        """`stricter`: which parameters of the cost a planning margin moves, and how far for a margin of 1.
+
+        As `stricter={"limit": -1.0}`: with a margin of 0.5, plans are judged by a limit lower by 0.5.
+        """
         self.name = name
         self.cost = _function(cost)
         self.bound = jnp.asarray(bound, jnp.float32)
         self.hard = hard
+        self.stricter = tuple((k, float(v)) for k, v in dict(stricter).items())
 
     def __check_init__(self) -> None:
         if not self.name or not isinstance(self.name, str):
@@ -85,6 +100,21 @@ class Constraint(eqx.Module):
             raise GussError(f"constraint {self.name!r}: the bound is a number of steps, 0 or more, got {self.bound}")
         if self.hard and float(self.bound) != 0.0:
             raise GussError(f"constraint {self.name!r}: a hard constraint has no bound, got {float(self.bound)}")
+        for name, _ in self.stricter:
+            if name not in self.cost.params:
+                raise UnknownNameError(f"parameter of constraint {self.name!r}", name, self.cost.params)
+
+    def with_margin(self, margin: float) -> Constraint:
+        """The same constraint, stricter by a margin."""
+        if not 0.0 <= margin < math.inf:
+            raise GussError(f"constraint {self.name!r}: a planning margin is 0 or more, got {margin}")
+        if not self.stricter and margin > 0.0:
+            raise GussError(
+                f"constraint {self.name!r} does not say which of its parameters a planning margin moves: "
+                f"Constraint({self.name!r}, with_params(…, limit=…), stricter={{'limit': -1.0}})"
+            )
+        moved = {name: self.cost.params[name] + jnp.float32(margin * by) for name, by in self.stricter}
+        return eqx.tree_at(lambda c: c.cost.params, self, {**self.cost.params, **moved})
 
 
 class Grid(eqx.Module):
@@ -133,6 +163,24 @@ class Grid(eqx.Module):
         return jnp.sum(index * jnp.asarray(strides, jnp.int32)), outside
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """Things that stay where they are around a body that moves in the plane, and how sensors see them.
+
+    What the body senses of itself (speeds, heading, forces) is learned; where the things around it will be seen from
+    follows by geometry. Functions of single observations, in JAX:
+    """
+
+    own: tuple[int, ...]
+    """Dimensions of the observation that the body senses of itself."""
+    motion: Callable[[Array, Array], Array]
+    """motion(own, next_own) -> (dx, dy, turn): how it moved in one step, in its frame before the step."""
+    places: Callable[[Array], Array]
+    """places(obs) -> [K, 2 or more]: where things are in the body's frame (x, y), and what else tells them apart."""
+    sight: Callable[[Array, Array], Array]
+    """sight(own, places) -> the whole observation."""
+
+
 class Task(eqx.Module):
     """What is wanted and what is unsafe, as pure functions of what is observed.
 
@@ -156,6 +204,8 @@ class Task(eqx.Module):
     """What to do when every prediction is broken; by default zero or the nearest to it within the bounds."""
     policy_inputs: tuple[Float[Array, "D"], Float[Array, "D"]] | None
     """Shift and scale of a policy's inputs; None: standardised by the fitted model, or by finite bounds to [−1, 1]."""
+    surroundings: Surroundings | None = eqx.field(static=True)
+    """What is known of how still things are seen, for the model "egocentric"."""
 
     def __init__(
         self,
@@ -171,6 +221,7 @@ class Task(eqx.Module):
         reset: Callable[..., Any] | None = None,
         fallback: Vector | float | None = None,
         policy_inputs: tuple[Vector, Vector] | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self.name = name
         self.observations = observations
@@ -184,6 +235,7 @@ class Task(eqx.Module):
         self.reset = None if reset is None else _function(reset)
         neutral = np.reshape(actions.neutral(), actions.shape)
         self.fallback = jnp.asarray(neutral if fallback is None else fallback, actions.dtype)
+        self.surroundings = surroundings
         self.policy_inputs = None
         if policy_inputs is not None:
             shift, scale = policy_inputs
@@ -234,8 +286,27 @@ class Task(eqx.Module):
             checks.append(("step(obs, action, key)", self.step, (obs, action, key), obs.shape))
         if self.reset is not None:
             checks.append(("reset(key)", self.reset, (key,), obs.shape))
+        if self.surroundings is not None:
+            checks += self._checks_of_surroundings(self.surroundings, obs)
         for what, fn, args, shape in checks:
             self._check_shape(what, fn, args, shape)
+
+    def _checks_of_surroundings(
+        self, around: Surroundings, obs: Any
+    ) -> list[tuple[str, Function, tuple[Any, ...], Any]]:
+        if not around.own or not all(0 <= i < self.observations.size for i in around.own):
+            raise GussError(
+                f"task {self.name!r}: surroundings.own names dimensions of the observation, "
+                f"0 to {self.observations.size - 1}, got {around.own}"
+            )
+        own = jax.ShapeDtypeStruct((len(around.own),), jnp.float32)
+        places = jax.eval_shape(around.places, obs)
+        if getattr(places, "ndim", 0) != 2 or places.shape[1] < 2:
+            raise GussError(f"task {self.name!r}: surroundings.places(obs) must return [K, 2 or more], got {places}")
+        return [
+            ("surroundings.motion(own, next_own)", _function(around.motion), (own, own), (3,)),
+            ("surroundings.sight(own, places)", _function(around.sight), (own, places), obs.shape),
+        ]
 
     def _check_shape(self, what: str, fn: Function, args: tuple[Any, ...], shape: tuple[int, ...]) -> None:
         where = f"task {self.name!r}: {what}"
@@ -303,6 +374,16 @@ class Task(eqx.Module):
                 )
         new = {**old, **{name: jnp.asarray(value, old[name].dtype) for name, value in params.items()}}
         return eqx.tree_at(lambda t: owner(t).params, self, new)
+
+    def with_margin(self, margin: float | Mapping[str, float]) -> Task:
+        """The task as plans are to see it: every constraint, or those named, stricter by a margin."""
+        names = [c.name for c in self.constraints]
+        margins = dict(margin) if isinstance(margin, Mapping) else dict.fromkeys(names, margin)
+        for name in margins:
+            if name not in names:
+                raise UnknownNameError(f"constraint of task {self.name!r}", name, names)
+        stricter = tuple(c.with_margin(margins.get(c.name, 0.0)) for c in self.constraints)
+        return eqx.tree_at(lambda t: t.constraints, self, stricter)
 
     def replace(self, **fields: Any) -> Task:
         """A copy with other fields, checked like a new Task."""

@@ -245,18 +245,30 @@ class Scores(NamedTuple):
 
 
 class Model(eqx.Module):
-    """What will happen. A model is a pytree: its arrays may change without recompiling a plan."""
+    """What will happen. A model is a pytree: its arrays may change without recompiling a plan.
+
+    Predictions go from state to state. The state is the observation itself, unless the model overrides `start` and
+    `seen` to keep more in mind than can be observed at once.
+    """
 
     @property
     def num_particles(self) -> int:
         """P: predictions per plan (ensemble members, or samples of a stochastic model); 1 if deterministic."""
         return 1
 
+    def start(self, obs: Float[Array, "D"]) -> PyTree:
+        """The state that an observation tells of."""
+        return obs
+
+    def seen(self, state: PyTree) -> Float[Array, "D"]:
+        """What is observed of a state."""
+        return state
+
     @abstractmethod
     def predict(
-        self, obs: Float[Array, "D"], action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
-    ) -> Float[Array, "D"]:
-        """The next observation, for one particle of one plan. All plans of a search see the same keys."""
+        self, state: PyTree, action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
+    ) -> PyTree:
+        """The next state, for one particle of one plan. All plans of a search see the same keys."""
 
     def for_plans(self) -> tuple[Model, Literal[0] | None]:
         """The model as plans roll it out, made once per plan; and the axis of its arrays along which particles lie.

@@ -12,7 +12,7 @@ from guss.envs import ENVS, EnvSpec, make_task
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
 from guss.loading import load_preset
-from guss.models.ensemble import ModelSettings
+from guss.models.learned import ModelSettings
 from guss.models.fitting import FitSettings
 from guss.reports.run import summarise_run
 from guss.runs.learning import RunConfig

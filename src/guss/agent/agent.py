@@ -29,7 +29,7 @@ from guss.agent.systems import Checked, HostSystem, check_finite, resolve
 from guss.agent.traces import Trace, read_traces
 from guss.errors import GussError
 from guss.loading import find_preset
-from guss.models.judging import FitReport
+from guss.models.judging import FitReport, plain
 from guss.planners import make_planner
 from guss.planners.engine import Diagnostics, Plan, plan_one
 from guss.task import Task
@@ -82,6 +82,8 @@ class Agent:
             settings.setdefault("initial_episodes", 0)
         chosen = find_preset(self.task.name) if preset is None else preset
         self.settings = settings_from(AgentSettings, chosen, method, **settings)
+        self.planned = self.task.with_margin(self.settings.planning_margin)
+        """The task as plans see it."""
         self.initial_policy = initial_policy
         self.planner: Planner = make_planner(
             method, self.task, horizon=self.settings.horizon, budget=self.settings.budget, **self.settings.planner
@@ -132,7 +134,7 @@ class Agent:
             self.fit()
             started = time.perf_counter()
             key = jax.random.split(jax.random.fold_in(self._key_steps, self._acts))[0]  # as in a compiled episode
-            plan: Plan = _plan(self.planner, self._model(), self.task, jnp.asarray(array), key, self._memory)
+            plan: Plan = _plan(self.planner, self._model(), self.planned, jnp.asarray(array), key, self._memory)
             self._memory, self.last_plan = plan.memory, jax.device_get(plan.diagnostics)
             action = np.asarray(plan.action)
         self._acts += 1
@@ -220,7 +222,8 @@ class Agent:
             self.fit()
             started = time.perf_counter()
             learner = self.learner
-            moves = run_episodes(self.planner, learner.models, self.task, keys, per_seed=learner.per_seed).transition
+            how: Any = {"per_seed": learner.per_seed, "planned": self.planned}
+            moves = run_episodes(self.planner, learner.models, self.task, keys, **how).transition
             self._plan_seconds += time.perf_counter() - started
         check_finite(self.task, moves, self.episode, [self.seed])
         alone = jax.tree.map(lambda x: np.asarray(x)[:, 0], moves)
@@ -233,8 +236,8 @@ class Agent:
         episode = self.episode
         obs = system.reset(self._key_reset, self.seed, episode)
         while self.episode == episode:
-            transition, end = system.step(obs, self.act(obs), self._key_steps, len(self._steps))
-            self.observe(transition, end=end)
+            transition, end, use = system.step(obs, self.act(obs), self._key_steps, len(self._steps))
+            self.observe(transition, end=end, use=use)
             obs = np.asarray(transition.next_obs)
 
     # ------------------------------------------------------------------------------------------------ save and load
@@ -267,7 +270,8 @@ class Agent:
         stored = checkpoint.load(Path(path), "agent")
         meta = stored.meta
         settings = settings_from_json(AgentSettings, meta["settings"])
-        own = {name: getattr(settings, name) for name in ("horizon", "budget", "model", "initial_episodes", "explore")}
+        names = ("horizon", "budget", "model", "initial_episodes", "explore", "planning_margin")
+        own = {name: getattr(settings, name) for name in names}
         nested = {name: meta["settings"][name] for name in ("planner", "net", "fit")}
         agent = cls(
             system,
@@ -314,13 +318,14 @@ class Agent:
         stack: Any = lambda name: np.stack([getattr(move, name) for move, _ in self._steps])  # noqa: E731
         obs, action, next_obs = (stack(name)[None] for name in ("obs", "action", "next_obs"))
         reward, cost = stack("reward"), stack("cost")
+        use = np.asarray([[use for _, use in self._steps]])
         model: dict[str, Any] = {}
         if self.phase == "plan" and self._report is not None:
-            ahead = self.learner.ahead(obs, action, next_obs)
+            ahead = self.learner.ahead(obs, action, next_obs, use)
             measures = {name: getattr(self._report, name) for name in ("nll", "r2", "ks")}
             measures |= {} if ahead is None else {"r2_horizon": ahead[0]}
-            model = {name: np.asarray(value, float).round(5).tolist() for name, value in measures.items()}
-        self.learner.add(obs, action, next_obs, np.asarray([[use for _, use in self._steps]]))
+            model = {name: plain(value) for name, value in measures.items()}
+        self.learner.add(obs, action, next_obs, use)
         soft = np.asarray(self.task.soft, bool)
         self.history.append(
             Episode(

@@ -48,13 +48,16 @@ def with_model_inputs(planner: Planner, model: Model, task: Task) -> Planner:
 
 
 def _step(
-    planner: Planner, task: Task, monitor: Monitor, t: Array, model: Model, walk: Walk
+    planner: Planner, task: Task, planned: Task, monitor: Monitor, t: Array, model: Model, walk: Walk
 ) -> tuple[Walk, EpisodeStep]:
-    """Alg. 1, lines 13–15: plan, act on the real system, store the transition."""
+    """Alg. 1, lines 13–15: plan, act on the real system, store the transition.
+
+    `planned` is the task as plans are judged by, with its margins.
+    """
     assert task.step is not None
     key_plan, key_world = jax.random.split(jax.random.fold_in(walk.key, t))
     planner = with_model_inputs(planner, model, task)
-    plan = plan_one(planner, model, task, walk.obs, key_plan, walk.memory, monitor)
+    plan = plan_one(planner, model, planned, walk.obs, key_plan, walk.memory, monitor)
     next_obs = task.step(walk.obs, plan.action, key_world)
     transition = Transition(
         obs=walk.obs,
@@ -76,6 +79,7 @@ def _walk_all(
     planner: Planner,
     model: Model,
     task: Task,
+    planned: Task,
     monitor: Monitor,
     walks: Walk,
     start: Array,
@@ -83,7 +87,7 @@ def _walk_all(
     per_seed: bool,
 ) -> tuple[Walk, EpisodeStep]:
     def body(walks: Walk, t: Array) -> tuple[Walk, EpisodeStep]:
-        step = partial(_step, planner, task, monitor, t)
+        step = partial(_step, planner, task, planned, monitor, t)
         return jax.vmap(step, in_axes=(0 if per_seed else None, 0))(model, walks)
 
     return jax.lax.scan(body, walks, start + jnp.arange(num_steps, dtype=jnp.int32))
@@ -97,11 +101,14 @@ def run_episodes(
     *,
     steps: int | None = None,
     monitor: Monitor | None = None,
+    planned: Task | None = None,
     per_seed: bool = False,
     steps_per_call: int | None = None,
     on_progress: Callable[[int], Any] | None = None,
 ) -> EpisodeStep:
     """One whole episode for every key, as one compiled program; arrays come back as [T, S, …].
+
+    `planned`: the task as plans are to see it, where that is stricter (`Task.with_margin`).
 
     `per_seed`: the model's arrays have a leading axis S, a model for each key; otherwise all share it.
 
@@ -116,10 +123,12 @@ def run_episodes(
     if steps < 1 or each < 1 or steps % each:
         raise GussError(f"steps_per_call must divide the episode: got {each} for {steps} steps")
     monitor = Monitor() if monitor is None else monitor
+    planned = task if planned is None else planned
     walks = _start_all(planner, task, keys)
     parts = []
     for start in range(0, steps, each):
-        walks, part = _walk_all(planner, model, task, monitor, walks, jnp.asarray(start, jnp.int32), each, per_seed)
+        begin = jnp.asarray(start, jnp.int32)
+        walks, part = _walk_all(planner, model, task, planned, monitor, walks, begin, each, per_seed)
         parts.append(jax.block_until_ready(part))
         if on_progress is not None:
             on_progress(start + each)

@@ -12,10 +12,9 @@ from jaxtyping import Array, Bool, Float, Key, Shaped
 
 from guss.agent.settings import AgentSettings
 from guss.errors import GussError
-from guss.models.ensemble import Ensemble, fit_all, make_model
 from guss.models.fitting import Data, append, empty_data
 from guss.models.judging import FitReport, horizon_r2
-from guss.models.mdn import MixtureNet
+from guss.models.learned import Learned, fit_all, make_model
 from guss.models.oracle import Oracle
 from guss.task import Task
 from guss.types import Model
@@ -30,14 +29,14 @@ class Learner:
         self.settings, self.task = settings, task
         self.fits = 0
         self.block = task.episode_length
-        self.fresh: MixtureNet | Ensemble | None = None
-        self.models: MixtureNet | Ensemble | Oracle
+        self.fresh: Learned | None = None
+        self.models: Learned | Oracle
         if not settings.learns:
             if settings.plans:
                 self.models = Oracle.of(task)
             return
 
-        def make(key: Array) -> MixtureNet | Ensemble:
+        def make(key: Array) -> Learned:
             return make_model(settings.model, task, jax.random.fold_in(key, BEYOND_EPISODES), settings.net)
 
         self.fresh = jax.jit(jax.vmap(make))(keys)
@@ -108,14 +107,13 @@ class Learner:
         obs: Float[np.ndarray, "S T D"],
         action: Shaped[np.ndarray, "S T ..."],
         next_obs: Float[np.ndarray, "S T D"],
+        use: Bool[np.ndarray, "S T"],
     ) -> np.ndarray | None:
         """R² at the planning horizon on an episode the models have not seen, [S, D]; None if it is too short."""
-        length = obs.shape[1]
-        if not self.per_seed or not self.settings.horizon <= length <= self.block:
+        if not self.per_seed or not self.settings.horizon <= obs.shape[1] <= self.block:
             return None
-        parts = [self._padded(x) for x in (obs, action, next_obs)]
-        horizon = self.settings.horizon
-        return np.asarray(_horizon_r2_all(self.models, *parts, horizon, np.int32(length)))
+        parts = [self._padded(x) for x in (obs, action, next_obs, use)]
+        return np.asarray(_horizon_r2_all(self.models, *parts, self.settings.horizon))
 
 
 def diverged(report: FitReport) -> np.ndarray:
@@ -142,6 +140,6 @@ def _doubled(data: Data) -> Data:
     return Data(double(data.obs), double(data.action), double(data.next_obs), double(data.use), data.filled)
 
 
-@partial(jax.jit, static_argnums=4)
-def _horizon_r2_all(models: Model, obs: Array, action: Array, next_obs: Array, horizon: int, length: Array) -> Array:
-    return jax.vmap(lambda m, o, a, n: horizon_r2(m, o, a, n, horizon, length))(models, obs, action, next_obs)
+@partial(jax.jit, static_argnums=5)
+def _horizon_r2_all(models: Model, obs: Array, action: Array, next_obs: Array, use: Array, horizon: int) -> Array:
+    return jax.vmap(lambda m, o, a, n, u: horizon_r2(m, o, a, n, horizon, u))(models, obs, action, next_obs, use)

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from guss.agent.exploration import EXPLORE
 from guss.errors import GussError, UnknownNameError
 from guss.models import MODELS
-from guss.models.ensemble import ModelSettings
 from guss.models.fitting import FitSettings
+from guss.models.learned import ModelSettings
 from guss.planners import PLANNERS, as_settings
 
 T = TypeVar("T", bound="AgentSettings")
-PRESET_KEYS = ("env", "episodes", "target", "horizon", "budget", "initial_episodes", "explore")
+PRESET_KEYS = ("env", "episodes", "target", "horizon", "budget", "initial_episodes", "explore", "planning_margin")
 PRESET_TABLES = ("model", "fit", "planners")
 
 
@@ -41,6 +41,8 @@ class AgentSettings:
     """Episodes with random actions (or the user's own controller) at the start."""
     explore: str = "smooth"
     """How random actions follow each other: smooth or iid."""
+    planning_margin: float | dict[str, float] = 0.0
+    """By how much stricter plans are judged than steps: for all constraints, or for those named."""
 
     def __post_init__(self) -> None:
         MODELS[self.model], PLANNERS[self.method]  # unknown names are told here
@@ -68,8 +70,9 @@ class AgentSettings:
         return self.explore if self.plans else "iid"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))
+        """As plain data; no margin is not mentioned."""
+        plain = json.loads(json.dumps(dataclasses.asdict(self)))
+        return plain if self.planning_margin else {k: v for k, v in plain.items() if k != "planning_margin"}
 
 
 def settings_from(
@@ -91,10 +94,12 @@ def settings_from(
     names = {f.name for f in dataclasses.fields(cls)}
     values: dict[str, Any] = {name: preset[name] for name in PRESET_KEYS if name in preset and name in names}
     values |= {"model": model.pop("name")} if "name" in model else {}
+    own = dict(preset.get("planners", {}).get(method, {}))
+    values |= {name: own.pop(name) for name in ("horizon", "budget") if name in own}  # a planner's own come first
     values |= {name: value for name, value in overrides.items() if value is not None}
     return cls(
         method=method,
-        planner=preset.get("planners", {}).get(method, {}) | (planner or {}),
+        planner=own | (planner or {}),
         net=as_settings("the model", ModelSettings, model | (net or {})),
         fit=as_settings("fit", FitSettings, preset.get("fit", {}) | (fit or {})),
         **values,

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from guss.agent.hosting import derived_seed, told_costs
 from guss.agent.traces import Trace
 from guss.envs import ENVS, make_task
 from guss.errors import GussError
@@ -26,7 +27,8 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, gymnasium.Env[Any, An
             raise GussError("a Task was given twice: as the system and as `task`")
         return system, None
     if isinstance(system, str) and "/" not in system:
-        return make_task(system) if task is None else task, None
+        task = make_task(system) if task is None else task
+        return task, None if task.reset is not None else gymnasium.make(ENVS[system].item.gym_id)
     env = gymnasium.make(system) if isinstance(system, str) else system
     if not isinstance(env, gymnasium.Env):
         raise GussError(
@@ -80,28 +82,18 @@ class HostSystem:
         if self.env is None:
             assert self.task.reset is not None
             return np.asarray(self.task.reset(key))
-        derived = int(np.random.SeedSequence([seed, episode]).generate_state(1)[0])
-        return self.env.reset(seed=derived)[0]
+        return self.env.reset(seed=derived_seed(seed, episode))[0]
 
-    def step(self, obs: Any, action: np.ndarray, key: PRNGKeyArray, t: int) -> tuple[Transition, bool]:
-        """What the action did, and whether the episode is over."""
+    def step(self, obs: Any, action: np.ndarray, key: PRNGKeyArray, t: int) -> tuple[Transition, bool, bool]:
+        """What the action did, whether the episode is over, and whether to learn from it."""
         if self.env is None:
             assert self.task.step is not None
             key_world = jax.random.split(jax.random.fold_in(key, t))[1]
             next_obs = np.asarray(_step(self.task, jnp.asarray(obs), jnp.asarray(action), key_world))
-            return _transition(obs, action, None, None, next_obs), False
+            return _transition(obs, action, None, None, next_obs), False, True
         next_obs, reward, terminated, truncated, info = self.env.step(action if action.shape else action.item())
-        return _transition(obs, action, reward, self._costs(info), next_obs), bool(terminated or truncated)
-
-    def _costs(self, info: dict[str, Any]) -> Any:
-        """The environment's own costs, if it tells them in a way that fits the task; otherwise the task's say."""
-        names = [constraint.name for constraint in self.task.constraints]
-        told = info.get("costs")
-        if isinstance(told, dict) and set(names) <= set(told):
-            return np.asarray([told[name] for name in names], np.float32)
-        if len(names) == 1 and "cost" in info:
-            return np.asarray([info["cost"]], np.float32)
-        return None
+        move = _transition(obs, action, reward, told_costs(self.task, info), next_obs)
+        return move, bool(terminated or truncated), not info.get("skip", False)
 
 
 def _transition(obs: Any, action: Any, reward: Any, cost: Any, next_obs: Any) -> Transition:

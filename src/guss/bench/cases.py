@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from guss.envs import make_task
-from guss.models.ensemble import ModelSettings, make_model
+from guss.models.learned import ModelSettings, make_model
 from guss.planners import make_planner
 from guss.task import Constraint, Grid, Task
 from guss.types import ContinuousActions, Observations, Rollout

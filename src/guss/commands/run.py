@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from guss.runs.learning import RunConfig
 
 DEFAULT_ENV = "safe-pendulum"
-FROM_PRESET_OR_FLAG = ("episodes", "target", "horizon", "budget", "initial_episodes", "explore", "model")
+FROM_PRESET_OR_FLAG = (
+    "episodes",
+    "target",
+    "horizon",
+    "budget",
+    "initial_episodes",
+    "explore",
+    "model",
+    "planning_margin",
+)
 
 
 @dataclass
@@ -60,7 +69,9 @@ class Run:
     budget: Annotated[int | None, arg(metavar="M"), FROM_PRESET] = None
     """M: plans evaluated per step."""
     model: Annotated[str | None, arg(metavar="NAME"), FROM_PRESET] = None
-    """The model: darmdn, dmdn, or oracle (the true dynamics, nothing learned)."""
+    """The model: darmdn, dmdn, egocentric, or oracle (the true dynamics, nothing learned)."""
+    planning_margin: Annotated[float | None, arg(metavar="X"), FROM_PRESET] = None
+    """Plan by limits that are stricter by this, in their own unit; steps are judged by the limits as they are."""
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
     """Settings of the planner, such as num_new=10 (`guss list --settings` shows them)."""
     net: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
@@ -109,10 +120,18 @@ class Run:
             others = [self._config(method, None) for method in self.against]
         with RunProgress(console, config.episodes, quiet=self.quiet) as progress:
             if self.resume is not None:
-                resume_run(home, progress.episode, previous=self.previous, logs=self.log)
+                resume_run(home, progress.episode, on_step=progress.step, previous=self.previous, logs=self.log)
             else:
-                origin, tell, again = provenance(command_line()), progress.episode, self.overwrite
-                home = run_one(config, self.out, origin, tell, overwrite=again, data=data, logs=self.log)
+                home = run_one(
+                    config,
+                    self.out,
+                    provenance(command_line()),
+                    progress.episode,
+                    on_step=progress.step,
+                    overwrite=self.overwrite,
+                    data=data,
+                    logs=self.log,
+                )
         homes = [home, *(self._compared(other) for other in others)]
         summaries = [summarise_run(each) for each in homes]
         files = [home, *(write_figures(homes) if self.figures else ())]
@@ -133,9 +152,10 @@ class Run:
         home = run_folder(self.out, config.env, config.method, config.to_json())
         with RunProgress(make_console(stderr=True), config.episodes, quiet=self.quiet, name=config.method) as progress:
             if (home / "config.json").exists() and not self.overwrite:
-                resume_run(home, progress.episode)
+                resume_run(home, progress.episode, on_step=progress.step)
             else:
-                run_one(config, self.out, provenance(command_line()), progress.episode, overwrite=self.overwrite)
+                tell: Any = {"on_step": progress.step, "overwrite": self.overwrite}
+                run_one(config, self.out, provenance(command_line()), progress.episode, **tell)
         return home
 
     def _replay(self, home: Path) -> list[Path]:

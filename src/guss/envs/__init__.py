@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -40,10 +41,12 @@ class EnvSpec:
     gym_id: str
     make_task: Callable[..., Task]
     view: View | None = None
+    measure: Literal["mean", "return"] = "mean"
+    """What reports call an episode's reward: its mean per step, or its sum, as the paper has it for the car."""
 
 
 ENVS: Registry[EnvSpec] = Registry(
-    "environment", "guss.envs", ("guss.envs.toy", "guss.envs.pendulum", "guss.envs.acrobot")
+    "environment", "guss.envs", ("guss.envs.toy", "guss.envs.pendulum", "guss.envs.acrobot", "guss.envs.car")
 )
 
 

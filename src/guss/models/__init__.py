@@ -5,5 +5,7 @@ from typing import Any
 
 from guss.registry import Registry
 
-MODELS: Registry[Callable[..., Any]] = Registry("model", "guss.models", ("guss.models.oracle", "guss.models.mdn"))
+MODELS: Registry[Callable[..., Any]] = Registry(
+    "model", "guss.models", ("guss.models.oracle", "guss.models.mdn", "guss.models.egocentric")
+)
 register_model = MODELS.register

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, Shaped
 
 from guss.errors import GussError, UnknownNameError
-from guss.models import MODELS
-from guss.models.fitting import Data, FitSettings, Pace, fit, pace_of, split_rows
+from guss.models.fitting import Data, FitSettings, Pace, fit
 from guss.models.judging import FitReport
-from guss.models.mdn import MixtureNet, NetSettings
-from guss.task import Task
+from guss.models.mdn import MixtureNet
 from guss.types import Model
 
 PROPAGATION = ("member", "resampled")
@@ -76,25 +72,6 @@ def make_ensemble(make: Any, key: PRNGKeyArray, size: int, propagation: str = "m
     return Ensemble(jax.vmap(make)(jax.random.split(key, size)), propagation)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class ModelSettings(NetSettings):
-    """A learned model: its networks, and how many of them."""
-
-    ensemble: int = 1
-    """Nets of the ensemble; 1: no ensemble."""
-    propagation: Literal["member", "resampled"] = "member"
-    """A particle stays with one member, or meets one drawn anew at every step."""
-
-
-def make_model(name: str, task: Task, key: PRNGKeyArray, settings: ModelSettings) -> MixtureNet | Ensemble:
-    """The learned model of that name, untrained: a net, or an ensemble of them."""
-    net = {k: v for k, v in asdict(settings).items() if k not in ("ensemble", "propagation")}
-    make = partial(MODELS[name].item, task, **net)
-    if settings.ensemble == 1:
-        return make(key)
-    return make_ensemble(make, key, settings.ensemble, settings.propagation)
-
-
 def fit_ensemble(
     model: Ensemble, fresh: Ensemble, data: Data, key: PRNGKeyArray, settings: FitSettings, pace: Pace | None = None
 ) -> tuple[Ensemble, FitReport]:
@@ -102,30 +79,6 @@ def fit_ensemble(
     keys: Key[Array, "E"] = jax.random.split(key, model.size)
     members, reports = jax.vmap(lambda m, f, k: fit(m, f, data, k, settings, pace))(model.members, fresh.members, keys)
     return Ensemble(members, model.propagation), reports
-
-
-@partial(jax.jit, static_argnames="settings")
-def fit_all(
-    models: MixtureNet | Ensemble,
-    fresh: MixtureNet | Ensemble,
-    data: Data,
-    keys: Array,
-    settings: FitSettings,
-    again: Bool[Array, ""] | bool,
-) -> tuple[MixtureNet | Ensemble, FitReport]:
-    """Fit the models of all seeds at once; everything has a leading axis S. The seed with the most rows sets the pace.
-
-    `again`: the weights were fitted before. An ensemble's report is its members' mean.
-    """
-    training, held_out = (
-        jnp.max(jnp.sum(rows, 1, jnp.int32)) for rows in jax.vmap(lambda d: split_rows(d, settings))(data)
-    )
-    pace = pace_of(training, held_out, settings, again)
-    if isinstance(models, MixtureNet):
-        return jax.vmap(lambda m, f, d, k: fit(m, f, d, k, settings, pace))(models, fresh, data, keys)
-    models, reports = jax.vmap(lambda m, f, d, k: fit_ensemble(m, f, d, k, settings, pace))(models, fresh, data, keys)
-    mean = lambda x: jnp.mean(x.astype(jnp.float32), axis=1)  # noqa: E731
-    return models, jax.tree.map(mean, reports)._replace(diverged=jnp.any(reports.diverged, axis=1))
 
 
 def disagreement(model: Ensemble, obs: Float[Array, "D"], action: Shaped[Array, "..."]) -> Float[Array, "D"]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from guss.models.mdn import MixtureNet, mixture_cdf, mixture_mean
@@ -45,17 +46,26 @@ def judge(model: MixtureNet, obs: Array, action: Array, next_obs: Array, use: Bo
     )
 
 
+def plain(values: Any) -> Any:
+    """Numbers as JSON has them, rounded; what is not finite is None."""
+    array = np.asarray(values, float).round(5)
+    known = array.astype(object)
+    known[~np.isfinite(array)] = None
+    return known.tolist()
+
+
 def horizon_r2(
     model: Model,
     obs: Float[Array, "T D"],
     action: Shaped[Array, "T ..."],
     next_obs: Float[Array, "T D"],
     horizon: int,
-    length: Int[Array, ""] | int,
+    use: Bool[Array, "T"],
 ) -> Float[Array, "D"]:
     """R² per dimension of the state `horizon` steps ahead, predicted along an episode's own actions (by the mean).
 
-    The episode is the first `length` rows; what follows is padding.
+    Rows not in `use` are padding, or steps that cannot be predicted: no stretch of the episode that has one counts.
+    NaN if none is left.
     """
     mean = model.by_the_mean()
     starts = jnp.arange(obs.shape[0] - horizon + 1)
@@ -63,11 +73,14 @@ def horizon_r2(
 
     def ahead(start: Array, particle: Array) -> Array:
         actions = jax.lax.dynamic_slice_in_dim(action, start, horizon)
-        return jax.lax.scan(lambda o, a: (mean.predict(o, a, key, particle), None), obs[start], actions)[0]
+        step = lambda state, action: (mean.predict(state, action, key, particle), None)  # noqa: E731
+        return mean.seen(jax.lax.scan(step, mean.start(obs[start]), actions)[0])
 
     particles = jnp.arange(mean.num_particles, dtype=jnp.int32)  # more than one: the members of an ensemble
     guess = jnp.mean(jax.vmap(jax.vmap(ahead, (None, 0)), (0, None))(starts, particles), axis=1)
-    return r_squared(next_obs[horizon - 1 :], guess, starts + horizon <= length)
+    skipped = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(~use, dtype=jnp.int32)])
+    whole = skipped[horizon:] == skipped[: starts.shape[0]]
+    return jnp.where(jnp.any(whole), r_squared(next_obs[horizon - 1 :], guess, whole), jnp.nan)
 
 
 def r_squared(

@@ -264,13 +264,13 @@ def _fill(x: Array, axes: tuple[int, ...]) -> Array:
 @register_model("dmdn", paper="Sec. 4.1")
 def make_dmdn(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
     """Deep mixture density net: one net, a mixture over the whole next state."""
-    return make_net(task, key, autoregressive=False, **settings)
+    return make_net(task.observations.size, task.actions, key, autoregressive=False, **settings)
 
 
 @register_model("darmdn", paper="Sec. 4.1")
 def make_darmdn(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
     """Autoregressive mixture density nets: one net per dimension, fed the dimensions before it."""
-    return make_net(task, key, autoregressive=True, **settings)
+    return make_net(task.observations.size, task.actions, key, autoregressive=True, **settings)
 
 
 def _only(mixtures: Mixture) -> Mixture:
@@ -333,14 +333,13 @@ class NetSettings:
             raise GussError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
 
 
-def make_net(task: Task, key: PRNGKeyArray, *, autoregressive: bool, **settings: Any) -> MixtureNet:
-    """An untrained net for a task; `settings` are those of NetSettings."""
+def make_net(size: int, actions: Actions, key: PRNGKeyArray, *, autoregressive: bool, **settings: Any) -> MixtureNet:
+    """An untrained net for observations of `size` numbers; `settings` are those of NetSettings."""
     chosen = NetSettings(**settings)
     hidden, components = chosen.hidden, chosen.components
-    size = task.observations.size
     nets = size if autoregressive else 1
     outputs = 3 * components if autoregressive else components * (1 + 2 * size)
-    features = size + jax.eval_shape(task.actions.encode, task.fallback).shape[0]
+    features = size + jax.eval_shape(actions.encode, jax.ShapeDtypeStruct(actions.shape, actions.dtype)).shape[0]
     widths = (features, *hidden, outputs)
     keys = jax.random.split(key, len(widths))
 
@@ -354,7 +353,7 @@ def make_net(task: Task, key: PRNGKeyArray, *, autoregressive: bool, **settings:
         before=before,
         obs_scaling=Scaling.identity(size),
         change_scaling=Scaling.identity(size),
-        actions=task.actions,
+        actions=actions,
         autoregressive=autoregressive,
         components=components,
         deterministic=chosen.deterministic,

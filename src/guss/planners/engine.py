@@ -110,16 +110,20 @@ def roll_out(
     count = particles.count
 
     def particle(model: Model, index: Int[Array, ""], key: PRNGKeyArray) -> Rollout:
-        def step(obs: Array, now: tuple[Array, PRNGKeyArray]) -> tuple[Array, tuple[Array, Array]]:
-            t, key_step = now
+        def step(
+            now: tuple[PyTree, Array], coming: tuple[Array, PRNGKeyArray]
+        ) -> tuple[tuple[PyTree, Array], tuple[Array, Array]]:
+            (states, obs), (t, key_step) = now, coming
             actions = jax.vmap(planner.act, (0, 0, None))(candidates, obs, t)
-            next_obs = jax.vmap(model.predict, (0, 0, None, None))(obs, actions, key_step, index)
-            return next_obs, (actions, next_obs)
+            states = jax.vmap(model.predict, (0, 0, None, None))(states, actions, key_step, index)
+            next_obs = jax.vmap(model.seen)(states)
+            return (states, next_obs), (actions, next_obs)
 
         num = jax.tree.leaves(candidates)[0].shape[0]
-        start = jnp.broadcast_to(obs[None], (num, *obs.shape))
+        everyone = lambda x: jnp.broadcast_to(x[None], (num, *x.shape))  # noqa: E731
+        start = everyone(obs)
         steps = (jnp.arange(planner.horizon, dtype=jnp.int32), jax.random.split(key, planner.horizon))
-        _, (actions, next_obs) = jax.lax.scan(step, start, steps)
+        _, (actions, next_obs) = jax.lax.scan(step, (jax.tree.map(everyone, model.start(obs)), start), steps)
         return Rollout(jnp.concatenate([start[None], next_obs[:-1]]), actions, next_obs)  # [H, N, …]
 
     numbers, keys = jnp.arange(count, dtype=jnp.int32), jax.random.split(key, count)

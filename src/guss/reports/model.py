@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from guss.models.judging import plain
 from guss.runs.modelling import FitNews, Log
 
 
 def summarise_fit(log: Log, told: list[FitNews]) -> dict[str, Any]:
     """The last fit per dimension (means over seeds), and the error after every fit."""
     last = told[-1]
-    mean = lambda x: None if x is None else np.asarray(x, float).mean(axis=0).round(5).tolist()  # noqa: E731
+    mean = lambda x: None if x is None else plain(np.asarray(x, float).mean(axis=0))  # noqa: E731
     return {
         "task": log.task.name,
         "model": log.settings.model,

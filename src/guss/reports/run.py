@@ -10,17 +10,25 @@ from typing import Any
 import numpy as np
 
 from guss import metrics
+from guss.envs import ENVS
 from guss.reports.style import new_figure, save_figure, style_of
 from guss.runs.records import by_seed, read_lines
 
-THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6}
+THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6, "safe-car-goal": 10.0, "safe-car-goal-full": 10.0}
+"""Of MRCP, in the measure that the paper has for the environment: mean reward per step, or an episode's return."""
+
+
+def measure_of(env: str) -> str:
+    """What an episode's reward is called by: "mean_reward" or "return", a field of its record."""
+    return "return" if env in ENVS.names() and ENVS[env].item.measure == "return" else "mean_reward"
 
 
 def summarise_run(home: Path) -> dict[str, Any]:
     """MAR, MRCP, p(unsafe) and transient: `[mean, half-width of the 90 % interval over seeds]`, None if undefined."""
     config = json.loads((home / "config.json").read_text())["config"]
     episodes = read_lines(home / "episodes.jsonl")
-    rewards, unsafe, steps = (by_seed(episodes, name) for name in ("mean_reward", "unsafe_pct", "steps"))
+    measure = measure_of(config["env"])
+    rewards, unsafe, steps = (by_seed(episodes, name) for name in (measure, "unsafe_pct", "steps"))
     threshold = THRESHOLDS.get(config["env"])
     pace = np.full(len(rewards), math.nan) if threshold is None else metrics.mrcp(rewards, steps, threshold)
     plain = lambda pair: [None if math.isnan(x) else round(x, 4) for x in pair]  # noqa: E731
@@ -29,6 +37,7 @@ def summarise_run(home: Path) -> dict[str, Any]:
         "method": config["method"],
         "seeds": rewards.shape[0],
         "episodes": rewards.shape[1],
+        "measure": measure,
         "threshold": threshold,
         "reached": int((~np.isnan(pace)).sum()),
         "mar": plain(metrics.interval(metrics.mar(rewards))),
@@ -56,8 +65,9 @@ def summarise_evaluation(found: Any) -> dict[str, Any]:
 def draw_learning(homes: list[Path]) -> Any:
     """How reward rises and unsafe steps vanish, episode by episode: a line per run, all of one environment."""
     figure, (reward, unsafe) = new_figure(2, 1, 9.6, 3.9)
-    panels = ((reward, "mean_reward", "mean reward per step"), (unsafe, "unsafe_pct", "unsafe steps [%]"))
     configs = [json.loads((home / "config.json").read_text())["config"] for home in homes]
+    measure = measure_of(configs[0]["env"])
+    panels = ((reward, measure, metrics.MEASURES[measure]), (unsafe, "unsafe_pct", "unsafe steps [%]"))
     longest = 2
     for i, (home, config) in enumerate(zip(homes, configs, strict=True)):
         episodes = read_lines(home / "episodes.jsonl")
@@ -65,7 +75,7 @@ def draw_learning(homes: list[Path]) -> Any:
             columns = by_seed(episodes, field).T
             mean, half = (np.asarray(x) for x in zip(*(metrics.interval(column) for column in columns), strict=True))
             number, half, style = np.arange(1, len(mean) + 1), np.nan_to_num(half), style_of(config["method"], i)
-            low = mean - half if field == "mean_reward" else np.maximum(mean - half, 0.0)
+            low = mean - half if field == measure else np.maximum(mean - half, 0.0)
             axes.fill_between(number, low, mean + half, color=style["color"], alpha=0.18, lw=0)
             axes.plot(number, mean, marker="o", ms=3, lw=1.6, clip_on=False, **style)
             longest = max(longest, len(mean))

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from guss.agent.episodes import run_episodes
-from guss.agent.systems import check_finite
 from guss.errors import GussError
 from guss.runs.learning import Loop
-from guss.runs.records import unsafe_steps
+from guss.runs.records import per_episode
 from guss.runs.running import newest_checkpoint, read_config
 
 BEYOND_LEARNING = 2**21  # folded into a seed's key: no start of an evaluation was a start of the run
@@ -43,10 +41,9 @@ def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] | None 
     rewards, unsafe = [], []
     for episode in range(episodes):
         keys = jax.vmap(lambda key, number: jax.random.fold_in(key, number), (0, None))(starts, episode)
-        moves = run_episodes(loop.planner, learner.models, loop.task, keys, per_seed=learner.per_seed).transition
-        check_finite(loop.task, moves, episode, loop.config.seeds)
-        rewards.append(np.asarray(moves.reward).mean(axis=0, dtype=np.float64))
-        unsafe.append(100.0 * unsafe_steps(loop.task, moves).mean(axis=0))
+        reward, share = per_episode(loop.task, loop.play(BEYOND_LEARNING + episode, keys, random=False))
+        rewards.append(reward)
+        unsafe.append(100.0 * share)
         if on_episode is not None:
             on_episode(episode + 1)
     return Evaluation(np.stack(rewards, axis=1), np.stack(unsafe, axis=1), loop.done)

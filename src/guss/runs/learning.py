@@ -1,9 +1,10 @@
-"""A learning run on a compiled task (Alg. 1): random episodes, then fit, plan, act, repeat; all seeds at once."""
+"""A learning run (Alg. 1): random episodes, then fit, plan, act, repeat; all seeds at once."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,19 +15,19 @@ from jaxtyping import Array
 
 from guss.agent.episodes import run_episodes
 from guss.agent.exploration import explore_episodes
+from guss.agent.hosting import Fleet, Played, planning_actor, play, random_actor
 from guss.agent.learner import Learner, diverged, divergence_error
 from guss.agent.settings import AgentSettings
 from guss.agent.systems import Checked, check_finite
 from guss.agent.traces import Trace
 from guss.checkpoint import Stored
-from guss.envs import make_task
+from guss.envs import ENVS, make_task
 from guss.errors import GussError
-from guss.models.judging import FitReport
+from guss.models.judging import FitReport, plain
 from guss.planners import make_planner
-from guss.runs.records import unsafe_steps
+from guss.runs.records import per_episode
 from guss.runs.timing import CompileClock
 from guss.task import Task
-from guss.types import Transition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +98,19 @@ class Loop:
             raise GussError(
                 f"the horizon of {config.horizon} is longer than the episode of {self.task.episode_length} steps"
             )
+        self.planned = self.task.with_margin(config.planning_margin)
+        """The task as plans see it."""
+        self.fleet: Fleet | None = None
+        """The environments to act on, where the task's episodes cannot be compiled."""
+        if self.task.reset is None:
+            self.fleet = Fleet(self.task, ENVS[config.env].item.gym_id, config.seeds)
         self.planner = make_planner(
             config.method, self.task, horizon=config.horizon, budget=config.budget, **config.planner
         )
         self.done = 0
         """Episodes finished."""
+        self.steps = np.zeros(len(config.seeds), int)
+        """Real steps so far, of every seed."""
         self.over = False
         """Whether all are, or the target is reached."""
         self.keys = jax.vmap(jax.random.key)(jnp.asarray(config.seeds, jnp.int32))
@@ -111,43 +120,67 @@ class Loop:
 
     def meta(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the arrays."""
-        return {"done": self.done, "over": self.over, "learner": self.learner.meta(), "config": self.config.to_json()}
+        steps, learner = self.steps.tolist(), self.learner.meta()
+        return {
+            "done": self.done,
+            "over": self.over,
+            "steps": steps,
+            "learner": learner,
+            "config": self.config.to_json(),
+        }
 
     def restore(self, stored: Stored) -> None:
         """Go on from a checkpoint."""
         if stored.meta["config"] != self.config.to_json():
             raise GussError(f"the checkpoint {stored.path} is of a run with other settings than its config.json")
         self.done, self.over = stored.meta["done"], stored.meta["over"]
+        whole = [self.done * self.task.episode_length] * len(self.config.seeds)  # where not told
+        self.steps = np.asarray(stored.meta.get("steps", whole))
         self.learner.restore(stored.restore(self.learner.state), stored.meta["learner"])
 
-    def episode(self) -> tuple[Transition, EpisodeNews, dict[str, Any]]:
-        """One episode of every seed: [T, S, …], what to tell, and what to note beside it."""
+    def play(self, number: int, keys: Array, random: bool, on_step: Callable[[int], Any] | None = None) -> Played:
+        """One episode of every seed, with random actions or by plans of the models as they are."""
+        how, learner = self.config.explores(), self.learner
+        if self.fleet is not None:
+            if random:
+                actor = random_actor(self.task, keys, how)
+            else:
+                actor = planning_actor(self.planner, learner.models, self.planned, keys, learner.per_seed)
+            played = play(self.fleet, actor, number, on_step)
+        elif random:
+            played = Played.whole(jax.device_get(explore_episodes(self.task, keys, self.task.episode_length, how)))
+        else:
+            steps = run_episodes(
+                self.planner, learner.models, self.task, keys, planned=self.planned, per_seed=learner.per_seed
+            )
+            played = Played.whole(jax.device_get(steps.transition))
+        check_finite(self.task, played.moves, number, self.config.seeds)
+        return played
+
+    def episode(self, on_step: Callable[[int], Any] | None = None) -> tuple[Played, EpisodeNews, dict[str, Any]]:
+        """One episode of every seed, what to tell, and what to note beside it."""
         started, number = time.perf_counter(), self.done
         keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(self.keys)
         report, fit_seconds, ahead = None, 0.0, None
         random = self.config.is_random(number)
         with CompileClock() as clock:
-            if random:
-                moves = explore_episodes(self.task, keys, self.task.episode_length, self.config.explores())
-            else:
+            if not random:
                 report = self._fit(keys, number)
                 fit_seconds = time.perf_counter() - started
-                learner = self.learner
-                moves = run_episodes(
-                    self.planner, learner.models, self.task, keys, per_seed=learner.per_seed
-                ).transition
-            moves = jax.device_get(moves)
-            check_finite(self.task, moves, number, self.config.seeds)
-            obs, action, next_obs = (np.swapaxes(x, 0, 1) for x in (moves.obs, moves.action, moves.next_obs))
-            if not random:
-                ahead = self.learner.ahead(obs, action, next_obs)  # before this episode is learned from
-            self.learner.add(obs, action, next_obs, np.ones(obs.shape[:2], bool))
+            played = self.play(number, keys, random, on_step)
+            moves = played.moves
+            obs, action, next_obs, use = (
+                np.swapaxes(x, 0, 1) for x in (moves.obs, moves.action, moves.next_obs, played.use)
+            )
+            if not random:  # before this episode is learned from
+                ahead = self.learner.ahead(obs, action, next_obs, use)
+            self.learner.add(obs, action, next_obs, use)
         seconds = time.perf_counter() - started
-        unsafe = unsafe_steps(self.task, moves)
+        rewards, unsafe = per_episode(self.task, played)
         news = EpisodeNews(
             episode=number,
             phase="random" if random else "plan",
-            mean_reward=float(np.asarray(moves.reward).mean()),
+            mean_reward=float(rewards.mean()),
             unsafe_pct=float(100 * unsafe.mean()),
             model_r2=None if report is None else float(np.asarray(report.r2).mean()),
             seconds_fit=fit_seconds,
@@ -159,10 +192,11 @@ class Loop:
         timing |= _error_record(report, ahead)
         target = self.config.target
         self.done += 1
+        self.steps = self.steps + played.length
         self.over = self.done >= self.config.episodes or (
             target is not None and not random and news.mean_reward >= target
         )
-        return moves, news, timing
+        return played, news, timing
 
     def _fit(self, keys: Array, number: int) -> FitReport | None:
         report = self.learner.fit(jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys))
@@ -176,5 +210,5 @@ def _error_record(report: FitReport | None, ahead: np.ndarray | None) -> dict[st
     if report is None:
         return {}
     names = ("nll", "r2", "ks", "train_loss", "best_epoch")
-    record = {name: np.asarray(getattr(report, name)).round(5).tolist() for name in names}
-    return record | ({} if ahead is None else {"r2_horizon": ahead.round(5).tolist()})
+    record = {name: plain(getattr(report, name)) for name in names}
+    return record | ({} if ahead is None else {"r2_horizon": plain(ahead)})

@@ -123,7 +123,7 @@ def _fit(log: Log, learner: Learner, number: int) -> FitNews:
     assert report is not None
     if (broken := diverged(report)).any():
         raise divergence_error(number, [s for s, bad in zip(log.seeds, broken, strict=True) if bad])
-    ahead = learner.ahead(*log.episodes[number][:3]) if number < len(log.episodes) else None
+    ahead = learner.ahead(*log.episodes[number]) if number < len(log.episodes) else None
     report = jax.tree.map(np.asarray, report)
     return FitNews(number, learner.rows, report, ahead, time.perf_counter() - started)
 

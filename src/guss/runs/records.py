@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from guss.agent.hosting import Played
 from guss.agent.traces import Trace, read_trace, write_trace
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
@@ -117,24 +118,35 @@ def unsafe_steps(task: Task, moves: Transition) -> np.ndarray:
     return np.any(np.asarray(moves.cost)[..., soft] > 0, axis=-1)
 
 
+def per_episode(task: Task, played: Played) -> tuple[np.ndarray, np.ndarray]:
+    """Mean reward and share of unsafe steps of every seed's episode, [S]."""
+    unsafe, reward = unsafe_steps(task, played.moves), np.asarray(played.moves.reward)
+    each = [(reward[:count, i], unsafe[:count, i]) for i, count in enumerate(played.length)]
+    means = [(r.mean(dtype=np.float64), u.mean()) for r, u in each]
+    rewards, shares = np.asarray(means).T
+    return rewards, shares
+
+
 def store_episode(
     home: Path,
     seeds: tuple[int, ...],
     task: Task,
     episode: int,
     phase: str,
-    moves: Transition,
+    played: Played,
     timing: dict[str, Any],
+    total_steps: np.ndarray,
 ) -> list[dict[str, Any]]:
-    """One episode of every seed, [T, S, …]: its traces, then its lines, which are returned."""
-    unsafe = unsafe_steps(task, moves)
-    steps = task.episode_length
-    arrays = {name: np.asarray(value) for name, value in moves._asdict().items()}
-    last = np.arange(steps) == steps - 1
+    """One episode of every seed: its traces, then its lines, which are returned. `total_steps`: of each seed so far."""
+    unsafe = unsafe_steps(task, played.moves)
+    arrays = {name: np.asarray(value) for name, value in played.moves._asdict().items()}
     rows = []
     for i, seed in enumerate(seeds):
-        mine = {name: value[:, i] for name, value in arrays.items()}
-        flags = {"terminated": np.zeros(steps, bool), "truncated": last, "skip": np.zeros(steps, bool)}
+        steps = int(played.length[i])
+        mine = {name: value[:steps, i] for name, value in arrays.items()}
+        last = np.arange(steps) == steps - 1
+        ended = bool(played.terminated[i])
+        flags = {"terminated": last & ended, "truncated": last & ~ended, "skip": ~played.use[:steps, i]}
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **mine, **flags)  # type: ignore[arg-type]
         write_atomically(trace_path(home, seed, episode), buffer.getvalue())
@@ -144,11 +156,11 @@ def store_episode(
                 "episode": episode,
                 "phase": phase,
                 "steps": steps,
-                "total_steps": steps * (episode + 1),
+                "total_steps": int(total_steps[i]),
                 "return": float(mine["reward"].sum(dtype=np.float64)),
                 "mean_reward": float(mine["reward"].mean(dtype=np.float64)),
-                "unsafe_steps": int(unsafe[:, i].sum()),
-                "unsafe_pct": 100.0 * float(unsafe[:, i].mean()),
+                "unsafe_steps": int(unsafe[:steps, i].sum()),
+                "unsafe_pct": 100.0 * float(unsafe[:steps, i].mean()),
                 "costs": {c.name: float(mine["cost"][:, k].sum()) for k, c in enumerate(task.constraints)},
                 "hard_stop": False,
                 "status": "ok",

@@ -164,7 +164,7 @@ class Replay:
 
     def _thoughts(self) -> Iterator[Thought]:
         """The plans of all seeds at once, as the run made them, in the states that were met."""
-        loop, task = self.loop, self.task
+        loop, task = self.loop, self.loop.planned
         planner: Planner = loop.planner
         fan = Fan(sum(planner.schedule(planner.budget)), planner.horizon, task.observations.size)
         keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, self.episode))[1])(loop.keys)

@@ -28,13 +28,17 @@ from guss.runs.records import (
 )
 from guss.runs.writers import check_writers, open_writers
 
+OnEpisode = Callable[[EpisodeNews], Any] | None
+OnStep = Callable[[int], Any] | None
+
 
 def run_one(
     config: RunConfig,
     out: Path,
     origin: dict[str, Any],
-    on_episode: Callable[[EpisodeNews], Any] | None = None,
+    on_episode: OnEpisode = None,
     *,
+    on_step: OnStep = None,
     overwrite: bool = False,
     data: Trace | None = None,
     logs: Sequence[str] = (),
@@ -63,14 +67,15 @@ def run_one(
             (home / name).write_bytes(b"")
         write_start(home, data)
         write_json(home / "config.json", {"schema": SCHEMA, "config": config.to_json(), "provenance": origin})
-        _go_on(home, loop, on_episode, logs)
+        _go_on(home, loop, on_episode, on_step, logs)
     return home
 
 
 def resume_run(
     home: Path,
-    on_episode: Callable[[EpisodeNews], Any] | None = None,
+    on_episode: OnEpisode = None,
     *,
+    on_step: OnStep = None,
     previous: bool = False,
     logs: Sequence[str] = (),
 ) -> RunConfig:
@@ -86,16 +91,17 @@ def resume_run(
             keep_episodes(home / name, loop.done)
         for name in ("traces", "checkpoints"):
             (home / name).mkdir(exist_ok=True)
-        _go_on(home, loop, on_episode, logs)
+        _go_on(home, loop, on_episode, on_step, logs)
     return config
 
 
-def _go_on(home: Path, loop: Loop, on_episode: Callable[[EpisodeNews], Any] | None, logs: Sequence[str]) -> None:
+def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs: Sequence[str]) -> None:
     """Episodes until the run is over. Records first, then the checkpoint: what was recorded after it is done again."""
     with open_writers(logs, home, loop.config.to_json(), loop.done) as writers:
         while not loop.over:
-            moves, news, timing = loop.episode()
-            rows = store_episode(home, loop.config.seeds, loop.task, news.episode, news.phase, moves, timing)
+            played, news, timing = loop.episode(on_step)
+            seeds, episode = loop.config.seeds, news.episode
+            rows = store_episode(home, seeds, loop.task, episode, news.phase, played, timing, loop.steps)
             save_checkpoint(home, loop.done, loop.meta(), loop.learner.state)
             writers.episode(rows, timing)
             if on_episode is not None:

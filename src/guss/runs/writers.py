@@ -81,7 +81,7 @@ def scalars(rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> dict[str,
         values[f"{name}/mean"] = float(np.mean(column))
         values |= {f"{name}/seed{row['seed']}": float(value) for row, value in zip(rows, column, strict=True)}
     errors = ("nll", "r2", "ks", "r2_horizon")
-    values |= {f"model/{name}": float(np.mean(timing[name])) for name in errors if name in timing}
+    values |= {f"model/{name}": float(np.nanmean(np.asarray(timing[name], float))) for name in errors if name in timing}
     return values | {f"seconds/{name}": float(timing[f"{name}_seconds"]) for name in ("fit", "plan", "compile")}
 
 

@@ -1,0 +1,265 @@
+"""The world of SafeCar-Goal: the car's body in MuJoCo, where things lie, and what its sensors say.
+
+Figures are those of Safety Gym's CarGoal (level 1). Everything after the physics takes N cars at once.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import itertools
+import os
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from guss.errors import GussError
+
+ARENA = 1.5  # half of its side
+GOAL_RADIUS, HAZARD_RADIUS, NUM_HAZARDS = 0.3, 0.2, 8
+KEEP_OUT = {"car": 0.4, "goal": 0.305, "hazard": 0.18}
+"""Nothing is placed nearer to the border than this, nor nearer to another thing than both together."""
+BINS = 10
+SUBSTEPS, TIMESTEP = 10, 0.004
+STEP_SECONDS = SUBSTEPS * TIMESTEP
+CAR_HEIGHT = 0.1
+LIDARS = ("exponential", "linear")
+LINEAR_RANGE = 3.0
+LIDAR_LIMIT = 0.9
+"""A reading above this is unsafe."""
+
+# The car and the floor collide, nothing else can; without islands (groups of contacts solved apart, of which there is
+# one here) a step is a fifth quicker.
+MJCF = f"""
+<mujoco model="safe-car">
+  <option timestep="{TIMESTEP}" gravity="0 0 -9.81" integrator="Euler"><flag island="disable"/></option>
+  <visual><global offwidth="640" offheight="640"/><quality shadowsize="2048"/></visual>
+  <default>
+    <geom density="5" condim="6" contype="1" conaffinity="0" rgba="0.12 0.42 0.68 1"/>
+    <default class="wheel"><geom rgba="0.15 0.15 0.15 1"/><joint damping="0.001"/></default>
+  </default>
+  <worldbody>
+    <light pos="1 -2 5" dir="-0.2 0.4 -1" diffuse="0.5 0.5 0.5"/>
+    <camera name="above" pos="0 -2.9 4.1" xyaxes="1 0 0 0 0.82 0.57" fovy="45"/>
+    <geom name="floor" type="plane" size="4 4 0.1" contype="0" conaffinity="1" rgba="0.93 0.93 0.9 1"/>
+    <body name="car" pos="0 0 {CAR_HEIGHT}">
+      <freejoint/>
+      <site name="sensors"/>
+      <geom type="box" size="0.1 0.1 0.05"/>
+      <geom type="box" size="0.1 0.01 0.05" pos="0 0.15 0"/>
+      <geom type="box" size="0.01 0.025 0.03" pos="0 0.125 0"/>
+      <geom type="box" size="0.05 0.01 0.05" pos="0 -0.165 0" rgba="0.95 0.75 0.2 1"/>
+      <geom type="box" size="0.05 0.03 0.01" pos="0 -0.13 0.04" rgba="0.95 0.75 0.2 1"/>
+      <body pos="-0.1 0.1 -0.05">
+        <joint name="left" class="wheel" type="hinge" axis="1 0 0"/>
+        <geom class="wheel" type="cylinder" fromto="-0.055 0 0 -0.005 0 0" size="0.05"/>
+      </body>
+      <body pos="0.1 0.1 -0.05">
+        <joint name="right" class="wheel" type="hinge" axis="1 0 0"/>
+        <geom class="wheel" type="cylinder" fromto="0.005 0 0 0.055 0 0" size="0.05"/>
+      </body>
+      <body pos="0 -0.1 -0.05">
+        <joint name="rear" class="wheel" type="ball"/>
+        <geom class="wheel" type="sphere" size="0.05"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator>
+    <motor joint="left" ctrllimited="true" ctrlrange="-1 1" forcelimited="true" forcerange="-0.02 0.02"/>
+    <motor joint="right" ctrllimited="true" ctrlrange="-1 1" forcelimited="true" forcerange="-0.02 0.02"/>
+  </actuator>
+  <sensor>
+    <accelerometer site="sensors"/>
+    <velocimeter site="sensors"/>
+    <gyro site="sensors"/>
+    <magnetometer site="sensors"/>
+  </sensor>
+</mujoco>
+"""
+NUM_POSITIONS, NUM_SPEEDS, NUM_SENSORS = 13, 11, 12
+STATE_SIZE = 1 + NUM_POSITIONS + NUM_SPEEDS
+"""MuJoCo's full state: time, positions (car's free joint, left, right, rear), speeds."""
+GOAL, LIDAR = slice(10, 12), slice(12, 12 + BINS)
+OBS_SIZE = LIDAR.stop
+FULL_SIZE = OBS_SIZE + STATE_SIZE + 2 + 2 * NUM_HAZARDS
+"""With what the simulator knows: state, goal, hazards."""
+
+
+def load_mujoco() -> Any:
+    """The `mujoco` package, or what to install. Without a display it is to draw by EGL, where there is one."""
+    headless = not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    if sys.platform == "linux" and headless and ctypes.util.find_library("EGL"):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # read by MuJoCo when it is imported
+    try:
+        import mujoco
+    except ImportError as error:
+        raise GussError("SafeCar-Goal needs MuJoCo, the extra `car`: pip install 'guss[car]'") from error
+    return mujoco
+
+
+# ---------------------------------------------------------------------------------------------------------- layout
+
+
+class Layout(NamedTuple):
+    """Where things are put, in the plane."""
+
+    car: np.ndarray  # [2]
+    heading: float
+    goal: np.ndarray  # [2]
+    hazards: np.ndarray  # [8, 2]
+
+
+def sample_layout(random: np.random.Generator) -> Layout:
+    """Car, goal and hazards, each drawn until it keeps its distance; all anew if one finds no room."""
+    kinds = ["car", "goal", *["hazard"] * NUM_HAZARDS]
+    while True:
+        places = np.empty((0, 2))
+        for i, kind in enumerate(kinds):
+            place = _place(random, kind, places, kinds[:i], tries=100)
+            if place is None:
+                break
+            places = np.concatenate([places, place[None]])
+        else:
+            return Layout(places[0], float(random.uniform(0.0, 2.0 * np.pi)), places[1], places[2:])
+
+
+def sample_goal(random: np.random.Generator, layout: Layout) -> np.ndarray:
+    """Another place for the goal among the hazards; the car counts where it started, as in Safety Gym."""
+    others = np.concatenate([layout.car[None], layout.hazards])
+    kinds = ["car", *["hazard"] * NUM_HAZARDS]
+    while True:
+        place = _place(random, "goal", others, kinds, tries=100)
+        if place is not None:
+            return place
+
+
+def _place(
+    random: np.random.Generator, kind: str, others: np.ndarray, kinds: list[str], tries: int
+) -> np.ndarray | None:
+    """The first of `tries` uniform draws that keeps its distance from the others; None if there is none."""
+    own = KEEP_OUT[kind]
+    draws = random.uniform(-(ARENA - own), ARENA - own, (tries, 2))
+    apart = np.asarray([own + KEEP_OUT[k] for k in kinds])
+    far = np.linalg.norm(draws[:, None] - others[None], axis=-1) >= apart
+    good = far.all(axis=1)
+    return draws[int(good.argmax())] if good.any() else None
+
+
+# --------------------------------------------------------------------------------------------------------- sensors
+
+
+def _axes_of_squares() -> np.ndarray:
+    """The car's x and y axes as a linear map of its quaternion's products: axes = (q ⊗ q) · this, [16, 6]."""
+    w, x, y, z = range(4)
+    terms = (  # by world direction, then by axis; each product with its factor
+        (((w, w, 1), (x, x, 1), (y, y, -1), (z, z, -1)), ((x, y, 2), (w, z, -2))),
+        (((x, y, 2), (w, z, 2)), ((w, w, 1), (y, y, 1), (x, x, -1), (z, z, -1))),
+        (((x, z, 2), (w, y, -2)), ((y, z, 2), (w, x, 2))),
+    )
+    table = np.zeros((4, 4, 3, 2))
+    for i, j in itertools.product(range(3), range(2)):
+        for a, b, factor in terms[i][j]:
+            table[a, b, i, j] = factor
+    return table.reshape(16, 6)
+
+
+AXES_OF_SQUARES = _axes_of_squares()
+
+
+def in_car_frame(qpos: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Places on the floor [N, K, 2] as the cars with positions [N, 13] see them."""
+    turn = qpos[:, 3:7]
+    axes = ((turn[:, :, None] * turn[:, None]).reshape(-1, 16) @ AXES_OF_SQUARES).reshape(-1, 3, 2)
+    return (places - qpos[:, None, :2]) @ axes[:, :2] - qpos[:, 2, None, None] * axes[:, None, 2]
+
+
+def lidar(seen: np.ndarray, kind: str = "exponential", bins: int = BINS) -> np.ndarray:
+    """What `bins` rays around N cars say of hazards [N, K, 2] in the cars' frames: Safety Gym's pseudo-lidar.
+
+    A hazard is read in full by the bin its centre falls in, and by the two next to it in proportion to how near they
+    are; the largest reading wins.
+    """
+    distance = np.hypot(seen[..., 0], seen[..., 1])
+    reading = np.exp(-distance) if kind == "exponential" else np.maximum(0.0, 1.0 - distance / LINEAR_RANGE)
+    position = np.arctan2(seen[..., 1], seen[..., 0]) * (bins / (2.0 * np.pi))
+    ahead = (position[..., None] - np.arange(bins)) % bins  # of a bin's beginning, [N, K, bins]
+    own_or_before = np.minimum(1.0, 2.0 - ahead)  # 1 in its own bin, then falling over the one before
+    after = ahead - (bins - 1.0)
+    weight = np.maximum(np.maximum(own_or_before, after), 0.0)
+    return (weight * reading[..., None]).max(axis=1)
+
+
+def observe(
+    qpos: np.ndarray, sensors: np.ndarray, goal: np.ndarray, hazards: np.ndarray, kind: str = "exponential"
+) -> np.ndarray:
+    """The 22 observations of N cars: accelerometer 3, velocimeter 3, gyro z, magnetometer 3, goal 2, lidar 10."""
+    seen = in_car_frame(qpos, np.concatenate([goal[:, None], hazards], axis=1))
+    proprioception = (sensors[:, :6], sensors[:, 8:])  # of the gyro only its z
+    return np.concatenate([*proprioception, seen[:, 0], lidar(seen[:, 1:], kind)], axis=1)
+
+
+def full_obs(obs: np.ndarray, state: np.ndarray, goal: np.ndarray, hazards: np.ndarray) -> np.ndarray:
+    """Observations with what the simulator knows behind them, [N, 65]."""
+    return np.concatenate([obs, state, goal, hazards.reshape(len(hazards), -1)], axis=1)
+
+
+def inside_hazard(qpos: np.ndarray, hazards: np.ndarray) -> np.ndarray:
+    """Safety Gym's own cost: whether the car's origin is above a hazard, [N]."""
+    return ((hazards - qpos[:, None, :2]) ** 2).sum(axis=-1).min(axis=1) <= HAZARD_RADIUS**2
+
+
+# --------------------------------------------------------------------------------------------------------- physics
+
+
+def start_state(car: np.ndarray, heading: np.ndarray) -> np.ndarray:
+    """States of N cars at rest, [N, 25]."""
+    state = np.zeros((len(car), STATE_SIZE))
+    state[:, 1:3], state[:, 3] = car, CAR_HEIGHT
+    state[:, 4], state[:, 7] = np.cos(heading / 2.0), np.sin(heading / 2.0)
+    state[:, 10] = 1.0  # the rear ball's rotation
+    return state
+
+
+class Physics:
+    """Many cars in MuJoCo, in `threads` threads (0: the caller's). Pure: states in, states and sensors out."""
+
+    def __init__(self, threads: int = 0) -> None:
+        self.mujoco = load_mujoco()
+        self.model = self.mujoco.MjModel.from_xml_string(MJCF)
+        self.datas = [self.mujoco.MjData(self.model) for _ in range(max(threads, 1))]
+        self.pool: Any = None
+        if threads > 0:
+            from mujoco import rollout
+
+            self.pool = rollout.Rollout(nthread=threads)
+
+    def step(self, state: np.ndarray, control: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """One environment step of N cars: states [N, 25] and sensors [N, 12] after 10 sub-steps."""
+        if self.pool is None:
+            return self._one_by_one(state, control, SUBSTEPS)
+        # An eleventh is begun for its sensors: MuJoCo reads them before it moves on.
+        count = len(state)
+        states = np.empty((count, SUBSTEPS + 1, STATE_SIZE))
+        sensors = np.empty((count, SUBSTEPS + 1, NUM_SENSORS))
+        controls = np.repeat(control[:, None], SUBSTEPS + 1, axis=1)
+        self.pool.rollout(self.model, self.datas, state, controls, state=states, sensordata=sensors)
+        return states[:, SUBSTEPS - 1].copy(), sensors[:, SUBSTEPS].copy()
+
+    def sense(self, state: np.ndarray) -> np.ndarray:
+        """Sensors of N cars as they are, [N, 12]."""
+        return self._one_by_one(state, np.zeros((len(state), 2)), 0)[1]
+
+    def _one_by_one(self, state: np.ndarray, control: np.ndarray, substeps: int) -> tuple[np.ndarray, np.ndarray]:
+        mujoco, model, data = self.mujoco, self.model, self.datas[0]
+        kind = mujoco.mjtState.mjSTATE_FULLPHYSICS
+        after, sensors = np.empty_like(state), np.empty((len(state), NUM_SENSORS))
+        for row in range(len(state)):
+            mujoco.mj_setState(model, data, state[row], kind)
+            data.ctrl[:] = control[row]
+            data.qacc_warmstart[:] = 0.0  # nothing of another car, or of the past
+            if substeps:
+                mujoco.mj_step(model, data, substeps)
+            mujoco.mj_forward(model, data)
+            mujoco.mj_getState(model, data, after[row], kind)
+            sensors[row] = data.sensordata
+        return after, sensors
