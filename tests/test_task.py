@@ -158,3 +158,42 @@ def test_parameters_are_arrays_of_numbers():
     }
     with pytest.raises(GussError, match="parameter 'limit' must be a number"):
         with_params(over, limit="hot")
+
+
+# ------------------------------------------------------------------------------------------------------------ margins
+
+
+def hot_task(**changes):
+    hot = Constraint("hot", with_params(over, limit=27.0), stricter={"limit": -1.0})
+    return make_task(ACTION, constraints=(hot, Constraint("never", nowhere_unsafe)), **changes)
+
+
+def test_a_margin_makes_what_plans_see_stricter_and_nothing_else():
+    task = hot_task()
+    planned = task.with_margin({"hot": 0.5})
+    assert float(planned.constraints[0].cost.params["limit"]) == 26.5
+    assert float(task.constraints[0].cost.params["limit"]) == 27.0
+    warm = jnp.asarray([26.7, 0.0])
+    assert task.costs(warm, jnp.zeros(2), warm).tolist() == [0.0, 0.0]
+    assert planned.costs(warm, jnp.zeros(2), warm).tolist() == [1.0, 0.0]
+    assert jax.tree.structure(planned) == jax.tree.structure(task)  # compiles nothing anew
+
+
+@pytest.mark.parametrize(
+    ("margin", "words"),
+    [
+        (0.5, "'never' does not say which of its parameters a planning margin moves"),
+        ({"hto": 0.5}, "Did you mean 'hot'"),
+        ({"hot": -0.1}, "'hot': a planning margin is 0 or more, got -0.1"),
+        ({"hot": np.nan}, "0 or more, got nan"),
+    ],
+)
+def test_bad_margins_are_told(margin, words):
+    with pytest.raises(GussError, match=words):
+        hot_task().with_margin(margin)
+    assert hot_task().with_margin(0.0)  # no margin is always possible
+
+
+def test_a_margin_moves_parameters_that_there_are():
+    with pytest.raises(GussError, match="Did you mean 'limit'"):
+        Constraint("hot", with_params(over, limit=27.0), stricter={"limt": -1.0})

@@ -12,8 +12,8 @@ from guss.envs import ENVS, EnvSpec, make_task
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
 from guss.loading import load_preset
-from guss.models.learned import ModelSettings
 from guss.models.fitting import FitSettings
+from guss.models.learned import ModelSettings
 from guss.reports.run import summarise_run
 from guss.runs.learning import RunConfig
 from guss.runs.records import by_seed, read_lines

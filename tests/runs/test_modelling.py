@@ -14,8 +14,8 @@ from guss.agent.traces import read_trace, read_traces, write_trace
 from guss.commands.export import Export
 from guss.commands.fit import Fit
 from guss.errors import GussError
-from guss.models.learned import ModelSettings
 from guss.models.fitting import FitSettings
+from guss.models.learned import ModelSettings
 from guss.runs.modelling import fit_log, log_of_files, log_of_run, save_models, task_of
 from guss.runs.records import digest_of, read_lines
 from guss.runs.running import newest_checkpoint, resume_run, run_one

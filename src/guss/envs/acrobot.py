@@ -104,7 +104,7 @@ def acrobot_task() -> Task:
         observations=Observations(low=tuple(-x for x in top), high=top),
         actions=DiscreteActions(num_values=(3,), scalar=True),
         reward=acrobot_reward,
-        constraints=(Constraint("too_high", with_params(acrobot_cost, height=MAX_HEIGHT)),),
+        constraints=(Constraint("too_high", with_params(acrobot_cost, height=MAX_HEIGHT), stricter={"height": -1.0}),),
         descriptor=acrobot_descriptor,
         grid=Grid(low=(-2.0,) * 4, high=(2.0,) * 4, cells=(50,) * 4),
         episode_length=EPISODE_LENGTH,

@@ -82,7 +82,13 @@ def pendulum_task(start: str = "anywhere") -> Task:
         observations=Observations(low=(-1.0, -1.0, -MAX_SPEED), high=(1.0, 1.0, MAX_SPEED)),
         actions=ContinuousActions(low=(-MAX_TORQUE,), high=(MAX_TORQUE,)),
         reward=pendulum_reward,
-        constraints=(Constraint("unsafe_angle", with_params(pendulum_cost, low=low, high=high)),),
+        constraints=(
+            Constraint(
+                "unsafe_angle",
+                with_params(pendulum_cost, low=low, high=high),
+                stricter={"low": -1.0, "high": 1.0},  # by the margin in radians, on either side
+            ),
+        ),
         descriptor=pendulum_descriptor,
         grid=Grid(low=(-np.pi, -np.pi), high=(np.pi, np.pi), cells=(50, 50)),
         episode_length=EPISODE_LENGTH,

@@ -20,7 +20,7 @@ from guss.models import register_model
 from guss.models.ensemble import Ensemble
 from guss.models.fitting import Data
 from guss.models.judging import FitReport, r_squared
-from guss.models.mdn import MixtureNet, make_net
+from guss.models.mdn import MixtureNet, net_of_size
 from guss.models.scaling import Scaling
 from guss.task import Surroundings, Task
 from guss.types import Model
@@ -126,7 +126,7 @@ def _known(task: Task) -> Surroundings:
 
 def make_own_net(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
     """An untrained net of what the body senses of itself."""
-    return make_net(len(_known(task).own), task.actions, key, autoregressive=False, **settings)
+    return net_of_size(len(_known(task).own), task.actions, key, autoregressive=False, **settings)
 
 
 @register_model("egocentric", paper="beyond")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -48,10 +49,13 @@ def judge(model: MixtureNet, obs: Array, action: Array, next_obs: Array, use: Bo
 
 def plain(values: Any) -> Any:
     """Numbers as JSON has them, rounded; what is not finite is None."""
-    array = np.asarray(values, float).round(5)
-    known = array.astype(object)
-    known[~np.isfinite(array)] = None
-    return known.tolist()
+
+    def known(x: Any) -> Any:
+        if isinstance(x, list):
+            return [known(each) for each in x]
+        return x if math.isfinite(x) else None
+
+    return known(np.asarray(values, float).round(5).tolist())
 
 
 def horizon_r2(

@@ -264,13 +264,13 @@ def _fill(x: Array, axes: tuple[int, ...]) -> Array:
 @register_model("dmdn", paper="Sec. 4.1")
 def make_dmdn(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
     """Deep mixture density net: one net, a mixture over the whole next state."""
-    return make_net(task.observations.size, task.actions, key, autoregressive=False, **settings)
+    return make_net(task, key, autoregressive=False, **settings)
 
 
 @register_model("darmdn", paper="Sec. 4.1")
 def make_darmdn(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
     """Autoregressive mixture density nets: one net per dimension, fed the dimensions before it."""
-    return make_net(task.observations.size, task.actions, key, autoregressive=True, **settings)
+    return make_net(task, key, autoregressive=True, **settings)
 
 
 def _only(mixtures: Mixture) -> Mixture:
@@ -333,7 +333,12 @@ class NetSettings:
             raise GussError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
 
 
-def make_net(size: int, actions: Actions, key: PRNGKeyArray, *, autoregressive: bool, **settings: Any) -> MixtureNet:
+def make_net(task: Task, key: PRNGKeyArray, *, autoregressive: bool, **settings: Any) -> MixtureNet:
+    """An untrained net for a task; `settings` are those of NetSettings."""
+    return net_of_size(task.observations.size, task.actions, key, autoregressive=autoregressive, **settings)
+
+
+def net_of_size(size: int, actions: Actions, key: PRNGKeyArray, *, autoregressive: bool, **settings: Any) -> MixtureNet:
     """An untrained net for observations of `size` numbers; `settings` are those of NetSettings."""
     chosen = NetSettings(**settings)
     hidden, components = chosen.hidden, chosen.components

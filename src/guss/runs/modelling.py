@@ -69,7 +69,9 @@ def log_of_run(home: Path, episodes: int | None = None) -> Log:
     checked, start = Checked(task), read_start(home, config.data)
     batches = []
     for episode in range(wanted):
-        each = [_rows(checked, read_trace(trace_path(home, seed, episode))) for seed in config.seeds]
+        each = [
+            _rows(checked, read_trace(trace_path(home, seed, episode)), task.episode_length) for seed in config.seeds
+        ]
         batches.append(tuple(np.stack(parts) for parts in zip(*each, strict=True)))
     before = None if start is None else batch_of(checked, start, len(config.seeds))
     return Log(config, task, config.seeds, capacity_of(config, task), before, batches)  # type: ignore[arg-type]
@@ -84,8 +86,11 @@ def log_of_files(trace: Trace, task: Task, settings: AgentSettings, seed: int) -
     return Log(dataclasses.replace(settings, initial_episodes=0), task, (seed,), capacity, None, batches)
 
 
-def _rows(checked: Checked, trace: Trace) -> Batch:
-    return (*checked.batch(trace), trace.use)
+def _rows(checked: Checked, trace: Trace, length: int) -> Batch:
+    """An episode as a run holds it: as long as can be, what comes after its end not to be learned from."""
+    pad = lambda x: np.pad(x, [(0, length - len(x)), *[(0, 0)] * (x.ndim - 1)])  # noqa: E731
+    obs, action, next_obs = map(pad, checked.batch(trace))
+    return obs, action, next_obs, pad(trace.use)
 
 
 def fit_log(

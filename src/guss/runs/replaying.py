@@ -171,7 +171,7 @@ class Replay:
         memory = jax.tree.map(lambda x: jnp.stack([x] * len(self.traces)), planner.first_memory())
         per_seed = loop.learner.per_seed
         for t in range(len(self)):
-            obs = jnp.asarray(np.stack([trace.obs[t] for trace in self.traces]))
+            obs = jnp.asarray(np.stack([trace.obs[min(t, len(trace.obs) - 1)] for trace in self.traces]))
             plans, behaviours = _plan_all(planner, self.models, task, fan, obs, keys, memory, np.int32(t), per_seed)
             memory = plans.memory
             plan: Plan = jax.tree.map(lambda x: x[self.row], jax.device_get(plans._replace(memory=())))
