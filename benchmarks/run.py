@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from guss.bench.cases import FITS, PLANS
+from guss.bench.environments import environments
 from guss.bench.measuring import label
 from guss.bench.scaling import AXES, measure
 from guss.bench.startup import startup
@@ -68,11 +69,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", default=str(HERE.parent / ".venv-peers" / "bin" / "python"), help="their Python")
     parser.add_argument("--out", type=Path, default=HERE, help="folder to write to")
-    parser.add_argument("--only", nargs="*", default=[], help="cases, startup or scaling; others stay as they are")
+    parser.add_argument("--only", nargs="*", default=[], help="cases, startup, environments, scaling; others stay")
     parser.add_argument("--seconds", type=float, default=8.0, help="for each case and number of seeds")
     parser.add_argument("--threads", type=int, default=1, help="of every process, ours and theirs")
     args = parser.parse_args()
-    known = [*PLANS, *FITS, "startup", "scaling"]
+    known = [*PLANS, *FITS, "startup", "environments", "scaling"]
     if unknown := set(args.only) - set(known):
         sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     wanted = lambda name: not args.only or name in args.only  # noqa: E731
@@ -102,6 +103,10 @@ def main() -> None:
                 )
     if wanted("startup"):
         more["startup"] = startup()
+        write()
+    if wanted("environments"):
+        more["environments"] = environments()
+        more.setdefault("provenance", {})["environments"] = provenance(shlex.join(words))
         write()
     if wanted("scaling"):
         points = []

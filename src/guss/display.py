@@ -267,6 +267,7 @@ def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> N
 
 def print_bench(console: Console, record: dict[str, Any]) -> None:
     """Benchmark figures as tables."""
+    from guss.bench.environments import in_words as told
     from guss.bench.timing import in_words
 
     if record["rows"]:
@@ -277,11 +278,13 @@ def print_bench(console: Console, record: dict[str, Any]) -> None:
         table.add_column("takes", justify="right")
         table.add_column("", justify="right")
         for row in record["rows"]:
-            ours, peer, told = in_words(row)
-            table.add_row(row["case"], ours, row["peer"], peer, told)
+            ours, peer, said = in_words(row)
+            table.add_row(row["case"], ours, row["peer"], peer, said)
         console.print(table)
     for name, ms in record.get("startup", {}).items():
         console.print(f"  {name}: {ms:,.0f} ms", highlight=False)
+    if "environments" in record:
+        console.print(f"  {told(record['environments'])}", highlight=False, soft_wrap=True)
     for point in record.get("scaling", ()):
         console.print(
             f"  {point['axis']} {point['value']:,}: {point['ms']:,.2f} ms, {point['program_mb']:,.1f} MB",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from guss.bench.cases import FITS, PLANS
+from guss.bench.environments import environments
 from guss.bench.scaling import AXES, measure
 from guss.bench.startup import startup
 from guss.bench.timing import LIMIT, Row, compare, ours
@@ -20,7 +21,7 @@ def measure_all(
     threads: int,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """`rows` of plans and fits against the limit, `startup` in milliseconds, `scaling` point by point."""
+    """`rows` of plans and fits against the limit, `startup` in milliseconds, `environments`, `scaling` by point."""
     parts, cases, seeds = tuple(parts), tuple(cases), tuple(seeds)
     for name in cases:
         if name not in PLANS and name not in FITS:
@@ -40,6 +41,9 @@ def measure_all(
     if "startup" in parts:
         say("start-up")
         found["startup"] = startup()
+    if "environments" in parts:
+        say("environments")
+        found["environments"] = environments()
     if "scaling" in parts:
         points = found["scaling"] = []
         for axis, values in AXES.items():

@@ -11,18 +11,19 @@ from tyro.conf import arg
 
 from guss.commands.common import command_line
 
-Part = Literal["plans", "fits", "startup", "scaling"]
+Part = Literal["plans", "fits", "startup", "environments", "scaling"]
 
 
 @dataclass
 class Bench:
-    """Measure how fast guss is on this machine: plans and fits against the limit, start-up, growth.
+    """Measure how fast guss is on this machine: plans and fits against the limit, start-up, environments,
+    growth.
 
     The comparison with other libraries needs the repository: `make bench`. What the figures mean is in
     docs/performance.md.
     """
 
-    parts: tuple[Part, ...] = ("plans", "fits", "startup")
+    parts: tuple[Part, ...] = ("plans", "fits", "startup", "environments")
     """What to measure. scaling takes about ten minutes, the others one each."""
     cases: Annotated[tuple[str, ...], arg(metavar="CASE")] = ()
     """Only these plans and fits, such as pendulum or fit-darmdn-2k; by default all."""

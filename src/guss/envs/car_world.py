@@ -33,13 +33,17 @@ LIDAR_LIMIT = 0.9
 MJCF = f"""
 <mujoco model="safe-car">
   <option timestep="{TIMESTEP}" gravity="0 0 -9.81" integrator="Euler"><flag island="disable"/></option>
-  <visual><global offwidth="640" offheight="640"/><quality shadowsize="2048"/></visual>
+  <visual>
+    <global offwidth="640" offheight="640"/>
+    <headlight ambient="0.55 0.55 0.55" diffuse="0.3 0.3 0.3" specular="0 0 0"/>
+    <quality shadowsize="2048"/>
+  </visual>
   <default>
     <geom density="5" condim="6" contype="1" conaffinity="0" rgba="0.12 0.42 0.68 1"/>
     <default class="wheel"><geom rgba="0.15 0.15 0.15 1"/><joint damping="0.001"/></default>
   </default>
   <worldbody>
-    <light pos="1 -2 5" dir="-0.2 0.4 -1" diffuse="0.5 0.5 0.5"/>
+    <light pos="1 -2 5" dir="-0.2 0.4 -1" diffuse="0.35 0.35 0.35" specular="0 0 0"/>
     <camera name="above" pos="0 -2.9 4.1" xyaxes="1 0 0 0 0.82 0.57" fovy="45"/>
     <geom name="floor" type="plane" size="4 4 0.1" contype="0" conaffinity="1" rgba="0.93 0.93 0.9 1"/>
     <body name="car" pos="0 0 {CAR_HEIGHT}">

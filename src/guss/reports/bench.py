@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from guss.bench.environments import in_words as told
 from guss.bench.scaling import AXES, exponent, last_exponent
 from guss.bench.timing import LIMIT, in_words
 from guss.reports.style import new_figure, save_figure
@@ -32,12 +33,14 @@ def markdown(rows: list[dict[str, Any]], details: dict[str, Any]) -> str:
         "|---|---|---|---|---|",
     ]
     for row in rows:
-        ours, peer, told = in_words(row)
-        told = f"at {told}" if row["peer"] == LIMIT else told
-        lines.append(f"| {row['case']} | {ours} | {row['peer']} | {peer} | {told} |")
+        ours, peer, said = in_words(row)
+        said = f"at {said}" if row["peer"] == LIMIT else said
+        lines.append(f"| {row['case']} | {ours} | {row['peer']} | {peer} | {said} |")
     if startup := details.get("startup"):
         lines += ["", "| from process start to the end of | ms |", "|---|---|"]
         lines += [f"| {name} | {ms:,.0f} |" for name, ms in startup.items()]
+    if environment := details.get("environments"):
+        lines += ["", told(environment) + "."]
     if grown := details.get("growth"):
         lines += ["", "| time grows with | over | as its power | between the last two | memory there |"]
         lines += ["|---|---|---|---|---|"]
