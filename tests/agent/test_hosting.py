@@ -117,7 +117,7 @@ def keys(count=2):
 def test_a_fleet_does_what_single_environments_do():
     fleet = Fleet(cart_task(), IDS["cart"], (3, 4))
     actor = random_actor(cart_task(), keys(), "smooth")
-    played = play(fleet, actor, episode=2)
+    played = play([(fleet, actor)], 2)
     actions = np.stack([actor(np.zeros((2, 2), np.float32), t) for t in range(LENGTH)])
     np.testing.assert_array_equal(played.moves.action, actions)
     assert played.length.tolist() == [LENGTH] * 2
@@ -138,7 +138,7 @@ def test_a_fleet_does_what_single_environments_do():
 def test_costs_are_the_environments_own_or_the_tasks(env):
     """By name, as a single number, or by the Task's functions where the environment tells none."""
     fleet = Fleet(cart_task(), IDS[env], (0, 1, 2))
-    moves = play(fleet, lambda obs, t: np.ones((3, 1), np.float32), episode=0).moves
+    moves = play([(fleet, lambda obs, t: np.ones((3, 1), np.float32))], 0).moves
     assert moves.cost.shape == (LENGTH, 3, 1)
     np.testing.assert_array_equal(moves.cost[..., 0], moves.next_obs[..., 0] > 1.0)
     assert moves.cost.any()
@@ -229,3 +229,20 @@ def test_margins_are_planned_with_and_not_judged_by():
     assert np.isclose(wide["high"], narrow["high"] + 0.2)
     assert json.loads(json.dumps(strict.to_json()))["planning_margin"] == 0.2
     assert "planning_margin" not in config().to_json()
+
+
+@pytest.mark.parametrize("env", ["cart", "cart-ends"])
+def test_overlapping_changes_nothing_but_the_time(env):
+    """Two halves, planned for in turns, do what all of them do together; 3 seeds make unequal halves."""
+    ways = [config(env=env, seeds=(3, 4, 5), overlap=overlap) for overlap in (False, True)]
+    together, halves = (Loop(way) for way in ways)
+    assert [fleet.seeds for fleet in halves.fleets] == [(3, 4), (5,)]
+    for _ in range(2):
+        (one, *_), (other, *_) = together.episode(), halves.episode()
+        np.testing.assert_array_equal(one.use, other.use)
+        np.testing.assert_array_equal(one.length, other.length)
+        for i, count in enumerate(one.length):
+            for mine, theirs in zip(one.moves, other.moves, strict=True):
+                np.testing.assert_allclose(mine[:count, i], theirs[:count, i], atol=1e-4)
+    assert ways[1].to_json()["overlap"]
+    assert "overlap" not in ways[0].to_json()

@@ -132,7 +132,8 @@ def _random_actions(task: Any, keys: Key[Array, "S"], how: str) -> Array:
     return jax.vmap(lambda key: explore(actions, jax.random.split(key, 3)[1], steps, how))(keys)
 
 
-Actor = Callable[[np.ndarray, int], np.ndarray]  # observations [S, D] and step to actions [S, …]
+Actor = Callable[[np.ndarray, int], Any]
+"""Observations [S, D] and the step to actions [S, …]; they may still be under way when it returns."""
 
 
 def planning_actor(planner: Planner, models: Model, task: Task, keys: Key[Array, "S"], per_seed: bool) -> Actor:
@@ -140,11 +141,11 @@ def planning_actor(planner: Planner, models: Model, task: Task, keys: Key[Array,
     keys_steps = jax.vmap(lambda key: jax.random.split(key)[1])(keys)
     memory = jax.tree.map(lambda x: jnp.stack([x] * len(keys)), planner.first_memory())
 
-    def act(obs: np.ndarray, t: int) -> np.ndarray:
+    def act(obs: np.ndarray, t: int) -> Any:
         nonlocal memory
         plans = plan_all(planner, models, task, obs, keys_steps, memory, np.int32(t), per_seed)
         memory = plans.memory
-        return np.asarray(plans.action)
+        return plans.action
 
     return act
 
@@ -155,28 +156,55 @@ def random_actor(task: Task, keys: Key[Array, "S"], how: str) -> Actor:
     return lambda _, t: actions[:, t]
 
 
-def play(fleet: Fleet, act: Actor, episode: int, on_step: Callable[[int], Any] | None = None) -> Played:
-    """One episode of every seed."""
-    count, steps = len(fleet.seeds), fleet.task.episode_length
-    obs = fleet.reset(episode)
-    rows, skips = [], []
-    length, terminated = np.full(count, steps), np.zeros(count, bool)
-    running = np.ones(count, bool)
-    for t in range(steps):
-        move, skip, ended, over = fleet.step(obs, act(obs, t), episode, t)
-        rows.append(move)
-        skips.append(skip | ~running)
-        length[running & over] = t + 1
-        terminated |= running & ended
-        running &= ~over
-        obs = np.asarray(move.next_obs)
+class _Episode:
+    """An episode of one fleet under way."""
+
+    def __init__(self, fleet: Fleet, act: Actor, number: int) -> None:
+        self.fleet, self.act, self.number, self.t = fleet, act, number, 0
+        count = len(fleet.seeds)
+        self.length, self.terminated = np.full(count, fleet.task.episode_length), np.zeros(count, bool)
+        self.running = np.ones(count, bool)
+        self.rows: list[Transition] = []
+        self.skips: list[np.ndarray] = []
+        self.obs = fleet.reset(number)
+        self.actions = act(self.obs, 0)
+
+    def step(self) -> None:
+        """Do what was decided, and begin to decide what comes next."""
+        move, skip, ended, over = self.fleet.step(self.obs, np.asarray(self.actions), self.number, self.t)
+        self.rows.append(move)
+        self.skips.append(skip | ~self.running)
+        self.t += 1
+        self.length[self.running & over] = self.t
+        self.terminated |= self.running & ended
+        self.running &= ~over
+        self.obs = np.asarray(move.next_obs)
+        if self.running.any() and self.t < self.fleet.task.episode_length:
+            self.actions = self.act(self.obs, self.t)
+            if over.any():
+                self.fleet.begin_again(over)
+
+    def played(self) -> Played:
+        """All of it, padded to a whole episode."""
+        missing = self.fleet.task.episode_length - self.t
+        fill = lambda *x: np.pad(np.stack(x), [(0, missing), *[(0, 0)] * np.ndim(x[0])])  # noqa: E731
+        use = ~np.pad(np.stack(self.skips), [(0, missing), (0, 0)], constant_values=True)
+        return Played(jax.tree.map(fill, *self.rows), use, self.length, self.terminated)
+
+
+def play(crews: Sequence[tuple[Fleet, Actor]], number: int, on_step: Callable[[int], Any] | None = None) -> Played:
+    """One episode of every seed. With several crews, plans for one are made while another's environments step."""
+    episodes = [_Episode(fleet, act, number) for fleet, act in crews]
+    for t in range(crews[0][0].task.episode_length):
+        going = [episode for episode in episodes if episode.running.any()]
+        if not going:
+            break
+        for episode in going:
+            episode.step()
         if on_step is not None:
             on_step(t + 1)
-        if not running.any():
-            break
-        if over.any():
-            fleet.begin_again(over)
-    fill = lambda *x: np.pad(np.stack(x), [(0, steps - len(x)), *[(0, 0)] * np.ndim(x[0])])  # noqa: E731
-    moves = jax.tree.map(fill, *rows)
-    use = ~np.pad(np.stack(skips), [(0, steps - len(skips)), (0, 0)], constant_values=True)
+    parts = [episode.played() for episode in episodes]
+    moves: Any = jax.tree.map(lambda *x: np.concatenate(x, axis=1), *(part.moves for part in parts))
+    use = np.concatenate([part.use for part in parts], axis=1)
+    length, terminated = (np.concatenate(x) for x in zip(*(part[2:] for part in parts), strict=True))
     return Played(moves, use, length, terminated)

@@ -78,6 +78,8 @@ class Run:
     """Settings of the model, such as components=3 ensemble=5 hidden=[100,100]."""
     fit: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
     """Settings of the training, such as loss=nll max_steps=5000."""
+    overlap: bool = False
+    """On a slow environment of your own: plan for one half of the seeds while the other half's environments step."""
     out: Path = Path("runs")
     """Where to write."""
     overwrite: bool = False
@@ -199,6 +201,7 @@ class Run:
             fit=parse_settings(self.fit),
             env=env,
             seeds=tuple(range(self.seed, self.seed + self.seeds)),
+            overlap=self.overlap,
             **{name: getattr(self, name) for name in FROM_PRESET_OR_FLAG},
             **logged,
         )

@@ -213,7 +213,7 @@ VIEW = View(
     shown=_place_from_goal,
     labels=("x from the goal [m]", "y from the goal [m]"),
     limits=((-3.0, 3.0), (-3.0, 3.0)),
-    behaviour=("goal to the car's right at the plan's end [m]", "goal behind the car at the plan's end [m]"),
+    behaviour=("goal to the car's left at the plan's end [m]", "goal behind the car at the plan's end [m]"),
 )
 
 

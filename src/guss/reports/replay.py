@@ -184,7 +184,8 @@ class Stage:
         from matplotlib.collections import LineCollection
 
         first = 0 if self.place else max(scene.step - PAST, 0)
-        past = self.view.shown(np.stack([s.obs for s in self.scenes[first : scene.step + 1]]))
+        past = self.view.shown(np.stack([s.obs for s in self.scenes[first : scene.step + 1]])).astype(float)
+        past[[s.step + 1 - first for s in self.scenes[first : scene.step] if s.jumped]] = np.nan  # no line across
         yield from axes.plot(*self._curve(past, 1 - len(past)), color="black", lw=1.6)
         if scene.thought is not None:
             looked, here = scene.thought.looked, scene.obs[None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from jaxtyping import Array
 
 from guss.agent.episodes import run_episodes
 from guss.agent.exploration import explore_episodes
-from guss.agent.hosting import Fleet, Played, planning_actor, play, random_actor
+from guss.agent.hosting import Actor, Fleet, Played, planning_actor, play, random_actor
 from guss.agent.learner import Learner, diverged, divergence_error
 from guss.agent.settings import AgentSettings
 from guss.agent.systems import Checked, check_finite
@@ -44,6 +44,8 @@ class RunConfig(AgentSettings):
     """Digest of the logged transitions to start from, if any."""
     data_rows: int = 0
     """How many they are."""
+    overlap: bool = False
+    """Plan for one half of the seeds while the environments of the other half step, where they are not compiled."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,9 +61,10 @@ class RunConfig(AgentSettings):
             raise GussError(f"method {self.method!r} with model {self.model!r} learns nothing, so data are of no use")
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data; a run without logged data says nothing of them."""
-        plain = super().to_json()
-        return plain if self.data is not None else {k: v for k, v in plain.items() if k not in ("data", "data_rows")}
+        """As plain data; a run without logged data says nothing of them, nor one without overlap of that."""
+        silent = [] if self.data is not None else ["data", "data_rows"]
+        silent += [] if self.overlap else ["overlap"]
+        return {k: v for k, v in super().to_json().items() if k not in silent}
 
 
 @dataclass
@@ -100,10 +103,12 @@ class Loop:
             )
         self.planned = self.task.with_margin(config.planning_margin)
         """The task as plans see it."""
-        self.fleet: Fleet | None = None
-        """The environments to act on, where the task's episodes cannot be compiled."""
+        self.fleets: list[Fleet] = []
+        """The environments to act on, where the task's episodes cannot be compiled; two halves if they overlap."""
         if self.task.reset is None:
-            self.fleet = Fleet(self.task, ENVS[config.env].item.gym_id, config.seeds)
+            half = -(-len(config.seeds) // (1 + config.overlap))
+            parts = [config.seeds[i : i + half] for i in range(0, len(config.seeds), half)]
+            self.fleets = [Fleet(self.task, ENVS[config.env].item.gym_id, seeds) for seeds in parts]
         self.planner = make_planner(
             config.method, self.task, horizon=config.horizon, budget=config.budget, **config.planner
         )
@@ -141,12 +146,8 @@ class Loop:
     def play(self, number: int, keys: Array, random: bool, on_step: Callable[[int], Any] | None = None) -> Played:
         """One episode of every seed, with random actions or by plans of the models as they are."""
         how, learner = self.config.explores(), self.learner
-        if self.fleet is not None:
-            if random:
-                actor = random_actor(self.task, keys, how)
-            else:
-                actor = planning_actor(self.planner, learner.models, self.planned, keys, learner.per_seed)
-            played = play(self.fleet, actor, number, on_step)
+        if self.fleets:
+            played = play(list(self._crews(keys, random)), number, on_step)
         elif random:
             played = Played.whole(jax.device_get(explore_episodes(self.task, keys, self.task.episode_length, how)))
         else:
@@ -156,6 +157,20 @@ class Loop:
             played = Played.whole(jax.device_get(steps.transition))
         check_finite(self.task, played.moves, number, self.config.seeds)
         return played
+
+    def _crews(self, keys: Array, random: bool) -> Iterator[tuple[Fleet, Actor]]:
+        """Each fleet with who acts on it."""
+        learner, first = self.learner, 0
+        for fleet in self.fleets:
+            mine = slice(first, first + len(fleet.seeds))
+            first = mine.stop
+            if random:
+                yield fleet, random_actor(self.task, keys[mine], self.config.explores())
+            else:
+                models = (
+                    jax.tree.map(lambda x, mine=mine: x[mine], learner.models) if learner.per_seed else learner.models
+                )
+                yield fleet, planning_actor(self.planner, models, self.planned, keys[mine], learner.per_seed)
 
     def episode(self, on_step: Callable[[int], Any] | None = None) -> tuple[Played, EpisodeNews, dict[str, Any]]:
         """One episode of every seed, what to tell, and what to note beside it."""

@@ -81,6 +81,7 @@ class Scene(NamedTuple):
     reward: float
     unsafe: bool
     next_obs: np.ndarray
+    jumped: bool  # it was not the action that led to next_obs: nothing to learn from
     thought: Thought | None  # None where actions were random
 
 
@@ -159,6 +160,7 @@ class Replay:
                 reward=float(mine.reward[t]),
                 unsafe=bool((mine.cost[t, soft] > 0).any()),
                 next_obs=mine.next_obs[t],
+                jumped=not mine.use[t],
                 thought=thought,
             )
 
