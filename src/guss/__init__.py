@@ -80,6 +80,7 @@ _PUBLIC = {
     "setting": "guss.types",
     "Constraint": "guss.task",
     "Grid": "guss.task",
+    "Surroundings": "guss.task",
     "Task": "guss.task",
     "with_params": "guss.task",
     "GussError": "guss.errors",
