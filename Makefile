@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP)
 	@$(BIN)/guss run --preset safe-pendulum-quick --seeds 3 --against random --replay --overwrite --out runs
 
-# Most of the tests' time is compiling; without LLVM's optimisations it halves. Commands and long tests run as for users.
+# Most of the tests' time is compiling; without LLVM's optimisations it halves. Long tests run as for users.
 test: $(STAMP)
 	@XLA_FLAGS="--xla_backend_optimization_level=0" $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not long"
 

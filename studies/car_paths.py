@@ -104,6 +104,7 @@ def draw(drives: list[tuple[str, Drive]]) -> Any:
         bad = np.flatnonzero(drive.cost > 0)
         axes.plot(*drive.path[bad + 1].T, ".", color="#D55E00", ms=4)
         axes.add_patch(plt.Rectangle((-ARENA, -ARENA), 2 * ARENA, 2 * ARENA, fill=False, color="#aaaaaa", lw=0.6))
+        axes.spines[:].set_visible(False)
         axes.set(xlim=(-2.1, 2.1), ylim=(-2.1, 2.1), aspect="equal", xticks=(), yticks=())
         axes.set_title(f"{title}: {len(changes) - 1} goals, {len(bad)} unsafe steps", fontsize=8)
     return figure

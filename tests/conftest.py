@@ -31,7 +31,7 @@ def guss_command(tmp_path):
         process = subprocess.run(
             [sys.executable, "-m", "guss", *map(str, words)],
             cwd=cwd,
-            env={k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"COLUMNS": "120"} | (env or {}),
+            env=os.environ | {"COLUMNS": "120"} | (env or {}),
             capture_output=True,
             text=True,
             timeout=timeout,

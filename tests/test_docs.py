@@ -115,10 +115,40 @@ def test_the_learning_tables_show_the_stored_runs():
     for folder, suffix in (("runs", ""), ("paper", "-paper"), ("horizon10", "-h10")):
         for home in (ROOT / "results" / folder).glob("*/"):
             summary = summarise_run(home)
-            cells = [summary[name] for name in ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")]
-            words = ["–" if mean is None else f"{mean:.3f} ± {half:.3f}".replace("-", "−") for mean, half in cells]
-            stored[summary["env"] + suffix, summary["method"]] = words
+            if not summary["env"].startswith("safe-car"):  # it has a page of its own
+                stored[summary["env"] + suffix, summary["method"]] = cells_of(summary)
     assert shown == stored
+
+
+def cells_of(summary):
+    pairs = [summary[name] for name in ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")]
+    return ["–" if mean is None else f"{mean:.3f} ± {half:.3f}".replace("-", "−") for mean, half in pairs]
+
+
+def test_the_car_page_shows_the_stored_runs():
+    """Every stored run of the car with its seeds and episodes, and no other."""
+    from guss.reports.run import summarise_run
+
+    cell = r"(–|[−\d.]+ ± [\d.]+)(?: \[[^]]*\])?"
+    text = (ROOT / "docs" / "car.md").read_text()
+    row = rf"^\| ([a-z0-9-]+)(?:, everything learned)? \| (\d+) \| (\d+) \| {cell} \| {cell} \| {cell} \| {cell} \|$"
+    shown = sorted(tuple(found) for found in re.findall(row, text, re.MULTILINE))
+    homes = [*(ROOT / "results" / "runs").glob("safe-car-*/"), *(ROOT / "results" / "car" / "learned").glob("*/")]
+    summaries = [summarise_run(home) for home in homes]
+    stored = sorted((s["method"], str(s["seeds"]), str(s["episodes"]), *cells_of(s)) for s in summaries)
+    assert shown == stored
+    assert len(stored) >= 6
+
+
+def test_the_car_page_shows_the_stored_studies():
+    text = (ROOT / "docs" / "car.md").read_text()
+    for name in ("models", "margins"):
+        stored = (ROOT / "results" / "car" / f"{name}.md").read_text()
+        assert stored in text, f"docs/car.md does not show results/car/{name}.md"
+        record = json.loads((ROOT / "results" / "car" / f"{name}.json").read_text())
+        assert re.fullmatch("[0-9a-f]{40}", record["provenance"]["commit"]), (
+            "results come from a commit, not from changes"
+        )
 
 
 def test_the_readme_shows_the_learning_runs_as_stored():
@@ -129,10 +159,11 @@ def test_the_readme_shows_the_learning_runs_as_stored():
         summary = summarise_run(home)
         stored[summary["env"], summary["method"]] = [summary[n][0] for n in ("mar", "unsafe_pct", "mrcp_ksteps")]
     row = r"^\| Safe (\w+), (\w+)[^|]* \| ([−\d.]+) \[.*\] \| ([\d.]+) % \[.*\] \| ([\d,]+) \[.*\] \|$"
-    rows = re.findall(row, (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert len(rows) == 3
+    rows = re.findall(row, (ROOT / "README.md").read_text().replace("SafeCar-Goal", "Safe car"), re.MULTILINE)
+    assert len(rows) == 4
     for system, method, reward, unsafe, steps in rows:
-        mar, pct, pace = stored[f"safe-{system.lower()}", method.lower()]
+        name = "safe-car-goal" if system == "car" else f"safe-{system.lower()}"
+        mar, pct, pace = stored[name, method.lower()]
         assert float(reward.replace("−", "-")) == round(mar, 3)
         assert float(unsafe) == round(pct, 3)
         assert float(steps.replace(",", "")) == round(1000 * pace)

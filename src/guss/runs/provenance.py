@@ -6,7 +6,7 @@ import datetime
 import os
 import platform
 import subprocess
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,22 @@ def provenance(command: str) -> dict[str, Any]:
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "versions": {"guss": guss.__version__, "python": platform.python_version()}
-        | {name: version(name) for name in ("jax", "jaxlib", "equinox", "numpy", "scipy", "gymnasium")},
+        | {name: version(name) for name in ("jax", "jaxlib", "equinox", "numpy", "scipy", "gymnasium")}
+        | _optional("mujoco"),
         "machine": {
             "cpu": _cpu(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         }
         | {"system": f"{platform.system()} {platform.machine()}"},
     }
+
+
+def _optional(name: str) -> dict[str, str]:
+    """The version of a package that may be missing."""
+    try:
+        return {name: version(name)}
+    except PackageNotFoundError:
+        return {}
 
 
 def _commit() -> str | None:
