@@ -115,15 +115,17 @@ def roll_out(
         ) -> tuple[tuple[PyTree, Array], tuple[Array, Array]]:
             (states, obs), (t, key_step) = now, coming
             actions = jax.vmap(planner.act, (0, 0, None))(candidates, obs, t)
-            states = jax.vmap(model.predict, (0, 0, None, None))(states, actions, key_step, index)
+            states = jax.vmap(model.predict, (0, 0, None, None))(obs if plain else states, actions, key_step, index)
             next_obs = jax.vmap(model.seen)(states)
-            return (states, next_obs), (actions, next_obs)
+            return (None if plain else states, next_obs), (actions, next_obs)
 
         num = jax.tree.leaves(candidates)[0].shape[0]
         everyone = lambda x: jnp.broadcast_to(x[None], (num, *x.shape))  # noqa: E731
         start = everyone(obs)
+        plain = type(model).start is Model.start  # a state is an observation: nothing else to carry along
+        states = None if plain else jax.tree.map(everyone, model.start(obs))
         steps = (jnp.arange(planner.horizon, dtype=jnp.int32), jax.random.split(key, planner.horizon))
-        _, (actions, next_obs) = jax.lax.scan(step, (jax.tree.map(everyone, model.start(obs)), start), steps)
+        _, (actions, next_obs) = jax.lax.scan(step, (states, start), steps)
         return Rollout(jnp.concatenate([start[None], next_obs[:-1]]), actions, next_obs)  # [H, N, …]
 
     numbers, keys = jnp.arange(count, dtype=jnp.int32), jax.random.split(key, count)
