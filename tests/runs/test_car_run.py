@@ -20,6 +20,7 @@ from guss.runs.records import read_lines, trace_path
 from guss.runs.replaying import Replay
 from guss.runs.running import run_one
 
+pytestmark = pytest.mark.xdist_group("car")  # one run for all
 LENGTH = 30
 SHORT = {"guss/SafeCarGoal-v0": car_task, "guss/SafeCarGoalFull-v0": full_task}
 for gym_id, make in SHORT.items():
@@ -38,8 +39,8 @@ def config(**changes):
         "seeds": (3, 4),
         "episodes": 3,
         "horizon": 4,
-        "budget": 20,
-        "planner": {"num_initial": 10, "num_new": 5, "policy_hidden": [3]},
+        "budget": 10,
+        "planner": {"num_initial": 5, "num_new": 5, "policy_hidden": [3]},
         "model": "egocentric",
         "net": ModelSettings(hidden=(8,)),
         "fit": FitSettings(max_steps=200, warm_steps=50),
@@ -87,8 +88,8 @@ def test_what_it_learned_can_be_put_to_work(stored):
 
 def test_plans_in_copies_of_the_simulator():
     """The oracle of a host environment: nothing learned, and the next state predicted is the one that comes."""
-    small = {"num_initial": 4, "num_new": 4, "policy_hidden": [3]}
-    full = config(env="short-car-full", model="oracle", initial_episodes=0, budget=8, planner=small, seeds=(3,))
+    small = {"method": "s-rs", "planner": {}, "budget": 4, "seeds": (3,)}
+    full = config(env="short-car-full", model="oracle", initial_episodes=0, **small)
     loop = Loop(full)
     assert loop.task.step is not None
     played, news, _ = loop.episode()

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from guss.agent.hosting import Played
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
 from guss.runs.records import read_lines, store_episode
@@ -39,7 +40,8 @@ def finish_episode(home, number, reward=0.0):
         timing |= {"nll": [-1.0, -2.0], "r2": [[0.9, 0.8, 0.7], [0.6, 0.5, 0.4]], "ks": [[0.1] * 3, [0.3] * 3]}
         timing |= {"r2_horizon": [[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]], "best_epoch": [7, 8]}
     (home / "traces").mkdir(parents=True, exist_ok=True)
-    store_episode(home, SEEDS, task, number, "plan" if number else "random", moves, timing)
+    phase, total = "plan" if number else "random", np.full(2, STEPS * (number + 1))
+    store_episode(home, SEEDS, task, number, phase, Played.whole(moves), timing, total)
     rows = [row for row in read_lines(home / "episodes.jsonl") if row["episode"] == number]
     return rows[-2:], timing
 
