@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import shlex
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -23,7 +25,7 @@ import numpy as np
 import guss
 from guss.agent.exploration import explore
 from guss.envs.car_env import SafeCarGoalVectorEnv
-from guss.envs.car_world import BINS, GOAL, LIDAR
+from guss.envs.car_world import GOAL, LIDAR
 from guss.models.fitting import Data, FitSettings
 from guss.models.judging import r_squared
 from guss.models.learned import ModelSettings, fit_all, make_model
@@ -182,26 +184,27 @@ def main() -> None:
     """Collect, fit, judge, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/car"))
-    parser.add_argument("--episodes", type=int, nargs="+", default=[2, 6, 30])
+    parser.add_argument("--episodes", type=int, nargs="+", default=[2, 30])
     parser.add_argument("--steps", type=int, default=4000, help="gradient steps of 256 transitions")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     args = parser.parse_args()
     data = collect()
-    rows = []
+    args.out.mkdir(parents=True, exist_ok=True)
+    kept = args.out / "models.json"
+    rows = json.loads(kept.read_text())["rows"] if kept.exists() else []  # goes on where it was stopped
+    order = [(case.name, episodes * STEPS) for case in CASES for episodes in args.episodes]
     for case in CASES:
         for episodes in args.episodes:
-            if args.only in case.name:
+            done = any((row["name"], row["rows"]) == (case.name, episodes * STEPS) for row in rows)
+            if args.only in case.name and not done:
                 rows.append(study(case, data, episodes, args.steps))
-                print(json.dumps({k: rows[-1][k] for k in ("name", "rows", "lidar_1", "lidar_30", "nearest_10",
+                rows.sort(key=lambda row: order.index((row["name"], row["rows"])))
+                origin = provenance(shlex.join(["python", "studies/car_models.py", *sys.argv[1:]]))
+                kept.write_text(json.dumps({"provenance": origin, "rows": rows}, indent=1) + "\n")
+                (args.out / "models.md").write_text(table(rows))
+                now = next(r for r in rows if (r["name"], r["rows"]) == (case.name, episodes * STEPS))
+                print(json.dumps({k: now[k] for k in ("name", "rows", "lidar_1", "lidar_30", "nearest_10",
                       "nearest_30", "goal_30", "speed_1", "fit_seconds")}), flush=True)  # fmt: skip
-    args.out.mkdir(parents=True, exist_ok=True)
-    import sys
-
-    origin = provenance("python studies/car_models.py " + " ".join(sys.argv[1:]))
-    (args.out / "models.json").write_text(
-        json.dumps({"provenance": origin, "bins": BINS, "rows": rows}, indent=1) + "\n"
-    )
-    (args.out / "models.md").write_text(table(rows))
     print(table(rows))
 
 
