@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from guss.agent.episodes import with_model_inputs
 from guss.agent.exploration import explore
 from guss.errors import GussError
-from guss.planners.engine import Plan, plan_one
+from guss.planners.engine import Monitor, Plan, plan_one
 from guss.task import Task
 from guss.types import Model, Planner, Transition
 
@@ -116,12 +116,13 @@ def plan_all(
     memory: PyTree,
     t: Int[Array, ""],
     per_seed: bool,
+    monitor: Monitor | None = None,
 ) -> Plan:
     """A plan for every seed, with the random numbers of step `t` of an episode."""
 
     def one(model: Model, obs: Array, key: Array, memory: PyTree) -> Plan:
         key_plan = jax.random.split(jax.random.fold_in(key, t))[0]
-        return plan_one(with_model_inputs(planner, model, task), model, task, obs, key_plan, memory)
+        return plan_one(with_model_inputs(planner, model, task), model, task, obs, key_plan, memory, monitor)
 
     return jax.vmap(one, in_axes=(0 if per_seed else None, 0, 0, 0))(models, obs, keys, memory)
 

@@ -13,10 +13,9 @@ from guss.envs.car_world import (
     GOAL_RADIUS,
     HAZARD_RADIUS,
     NUM_POSITIONS,
-    in_car_frame,
     load_mujoco,
 )
-from guss.envs.drawing import INK, UNSAFE, Canvas, Colour
+from guss.envs.drawing import INK, Canvas, Colour
 from guss.errors import GussError
 
 PIXELS = 640
@@ -106,18 +105,4 @@ def draw_from_car(goal: np.ndarray, lidar: np.ndarray, limit: float) -> np.ndarr
     canvas.rectangle(-0.05, 0.05, 0.12, 0.17, (242, 191, 51))
     for side in (-0.13, 0.13):
         canvas.rectangle(side - 0.025, side + 0.025, -0.15, -0.05, INK)
-    return canvas.image
-
-
-def draw_arena(qpos: np.ndarray, goal: np.ndarray, hazards: np.ndarray) -> np.ndarray:
-    """The arena from straight above, without MuJoCo's renderer."""
-    canvas = Canvas(-1.9, 1.9)
-    canvas.paint((np.abs(canvas.x) > ARENA) | (np.abs(canvas.y) > ARENA), (245, 245, 245))
-    canvas.disc(goal, GOAL_RADIUS, (140, 205, 150))
-    for place in hazards:
-        canvas.disc(place, HAZARD_RADIUS, UNSAFE)
-        canvas.disc(place, UNSAFE_RADIUS, (200, 70, 70))
-    axes = in_car_frame(qpos[None], qpos[None, None, :2] + np.eye(2)[None])[0]  # the world's axes in the car's frame
-    for place, size, colour in (((0.0, 0.0), 0.2, (31, 108, 173)), ((0.0, -0.15), 0.08, (242, 191, 51))):
-        canvas.disc(qpos[:2] + axes @ np.asarray(place), size / 2, colour)
     return canvas.image

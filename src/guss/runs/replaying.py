@@ -7,7 +7,6 @@ states that were met, and the run's own random keys. Whether the actions agree w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +14,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from guss.agent.episodes import with_model_inputs
+from guss.agent.hosting import plan_all
 from guss.agent.traces import read_trace
 from guss.errors import GussError, UnknownNameError
-from guss.planners.engine import Diagnostics, Monitor, Plan, plan_one
+from guss.planners.engine import Diagnostics, Monitor, Plan
 from guss.runs.learning import Loop
 from guss.runs.modelling import FitNews, fit_log, log_of_run
 from guss.runs.records import read_lines, trace_path
@@ -174,7 +173,8 @@ class Replay:
         per_seed = loop.learner.per_seed
         for t in range(len(self)):
             obs = jnp.asarray(np.stack([trace.obs[min(t, len(trace.obs) - 1)] for trace in self.traces]))
-            plans, behaviours = _plan_all(planner, self.models, task, fan, obs, keys, memory, np.int32(t), per_seed)
+            plans = plan_all(planner, self.models, task, obs, keys, memory, np.int32(t), per_seed, fan)
+            behaviours = _behaviours(task, plans.trajectory)
             memory = plans.memory
             plan: Plan = jax.tree.map(lambda x: x[self.row], jax.device_get(plans._replace(memory=())))
             yield Thought(
@@ -186,21 +186,6 @@ class Replay:
             )
 
 
-@partial(jax.jit, static_argnames="per_seed")
-def _plan_all(
-    planner: Planner,
-    models: Model,
-    task: Task,
-    fan: Fan,
-    obs: Float[Array, "S D"],
-    keys: Key[Array, "S"],
-    memory: PyTree,
-    t: Int[Array, ""],
-    per_seed: bool,
-) -> tuple[Plan, Float[Array, "S B"]]:
-    def one(model: Model, obs: Array, key: Array, memory: PyTree) -> tuple[Plan, Array]:
-        key_plan = jax.random.split(jax.random.fold_in(key, t))[0]
-        plan = plan_one(with_model_inputs(planner, model, task), model, task, obs, key_plan, memory, fan)
-        return plan, jnp.mean(jax.vmap(task.descriptor)(plan.trajectory), axis=0)
-
-    return jax.vmap(one, in_axes=(0 if per_seed else None, 0, 0, 0))(models, obs, keys, memory)
+@jax.jit
+def _behaviours(task: Task, trajectories: Rollout) -> Float[Array, "S B"]:
+    return jax.vmap(lambda trajectory: jnp.mean(jax.vmap(task.descriptor)(trajectory), axis=0))(trajectories)
