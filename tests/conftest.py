@@ -19,7 +19,7 @@ install_import_hook("guss", "typecheck.check")
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
-settings.register_profile("guss", max_examples=100, **COMMON)
+settings.register_profile("guss", max_examples=60, **COMMON)
 settings.load_profile("guss")
 
 

@@ -64,7 +64,7 @@ def assert_equal(archive, collection):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(rows=generations)
 def test_store_equals_storing_one_by_one(method, rows):
     run_both(rows, method)

@@ -112,7 +112,7 @@ def agree(name, world):
 
 
 @pytest.mark.parametrize("name", PLANNERS)
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(world=worlds)
 def test_whole_plans_agree_with_the_slow_reference(name, world):
     agree(name, world)

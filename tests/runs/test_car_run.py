@@ -49,7 +49,7 @@ def config(**changes):
     return RunConfig(**(values | changes))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stored(tmp_path_factory):
     return run_one(config(), tmp_path_factory.mktemp("car"), {"command": "test"})
 

@@ -203,6 +203,7 @@ def test_a_preset_of_ones_own_gives_the_settings_and_flags_override_them(guss_co
 
 def test_guss_run_learns_and_reports(guss_command, tmp_path):
     words = ["--seeds", "2", "--episodes", "2", "--method", "cem", "--fit", "max_steps=100", "--budget", "60"]
+    words += ["--net", "ensemble=1", "hidden=[8]"]
     more = ["--against", "random", "--replay", "--log", "tensorboard"]
     process = guss_command("run", "--env", "safe-pendulum", *words, *more, check=0)
     assert "episode 1/2 (random)" in process.stderr

@@ -240,7 +240,7 @@ def kill_and_resume(tmp_path, kills, episodes, seed):
 
 
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path):
-    assert len(kill_and_resume(tmp_path, kills=2, episodes=12, seed=0)) == 2
+    assert len(kill_and_resume(tmp_path, kills=1, episodes=8, seed=0)) == 1
 
 
 @pytest.mark.long

@@ -1,0 +1,94 @@
+"""Is it the model or the planner? The same starts, planned in copies of the simulator and in a learned model.
+
+    python studies/car_oracle.py --out results/car
+
+GuSS with 125 policies; the learned model is fitted to five random episodes and not any further. Writes oracle.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from car_models import STEPS, collect
+
+from guss.agent.traces import Trace
+from guss.envs import ENVS, EnvSpec
+from guss.envs.car import car_task, full_task
+from guss.models.fitting import FitSettings
+from guss.models.learned import ModelSettings
+from guss.runs.learning import Loop, RunConfig
+from guss.runs.provenance import provenance
+from guss.runs.records import digest_of, unsafe_steps
+
+EPISODES = 5  # of random data
+
+
+def short(make: Any, steps: int) -> Any:
+    """The task with shorter episodes."""
+    return make().replace(episode_length=steps)
+
+
+def random_data() -> Trace:
+    """Random episodes as logged data."""
+    obs, action, use = collect()
+    flat = lambda x: x[:EPISODES].reshape(-1, *x.shape[2:])  # noqa: E731
+    end = np.arange(EPISODES * STEPS) % STEPS == STEPS - 1
+    return Trace(flat(obs[:, :-1]), flat(action), flat(obs[:, 1:]), None, None, flat(use), end)
+
+
+def main() -> None:
+    """Plan both ways, compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/car"))
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    args = parser.parse_args()
+    data = random_data()
+    same: dict[str, Any] = {
+        "method": "guss",
+        "seeds": tuple(args.seeds),
+        "episodes": 1,
+        "initial_episodes": 0,
+        "horizon": 30,
+        "budget": 125,
+        "planner": {"num_initial": 25, "num_new": 20, "policy_hidden": [3]},
+        "planning_margin": 0.05,
+    }
+    learned: dict[str, Any] = {
+        "model": "egocentric",
+        "net": ModelSettings(hidden=(32, 32)),
+        "fit": FitSettings(batch=256, learning_rate=2e-3),
+        "data": digest_of(data),
+        "data_rows": len(data.obs),
+    }
+    ways: dict[str, tuple[str, Any, dict[str, Any], Trace | None]] = {
+        "learned": ("guss/SafeCarGoal-v0", car_task, learned, data),
+        "simulator": ("guss/SafeCarGoalFull-v0", full_task, {"model": "oracle"}, None),
+    }
+    found: dict[str, Any] = {}
+    for name, (gym_id, make, more, start) in ways.items():
+        ENVS.add(name, EnvSpec(gym_id, partial(short, make, args.steps)), summary=name, origin=__name__)
+        loop = Loop(RunConfig(env=name, **same, **more), start)
+        played, news, _ = loop.episode()
+        found[name] = {
+            "return": np.asarray(played.moves.reward).sum(axis=0).round(3).tolist(),
+            "goals": (~played.use).sum(axis=0).tolist(),
+            "unsafe_steps": unsafe_steps(loop.task, played.moves).sum(axis=0).tolist(),
+            "seconds": round(news.seconds_plan, 1),
+        }
+        print(name, json.dumps(found[name]), flush=True)
+    origin = provenance(shlex.join(["python", "studies/car_oracle.py", *sys.argv[1:]]))
+    args.out.mkdir(parents=True, exist_ok=True)
+    record = {"provenance": origin, "steps": args.steps, "seeds": args.seeds, "models": found}
+    (args.out / "oracle.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
