@@ -1,5 +1,6 @@
 """SafeCar-Goal: physics against a recorded trajectory, sensors and costs against a slow reference."""
 
+import ctypes.util
 import json
 import math
 import os
@@ -360,6 +361,10 @@ def test_without_opengl_only_pictures_are_missing():
 # ---------------------------------------------------------------------------------------------------------- pictures
 
 
+NO_OPENGL = not os.environ.get("DISPLAY") and ctypes.util.find_library("EGL") is None
+
+
+@pytest.mark.skipif(NO_OPENGL, reason="this machine has neither a display nor EGL; what is told then is tested above")
 def test_the_arena_is_drawn():
     env = SafeCarGoalEnv(render_mode="rgb_array")
     with pytest.raises(GussError, match="before reset"):
