@@ -18,7 +18,7 @@ from guss.agent.exploration import explore
 from guss.errors import GussError
 from guss.planners.engine import Monitor, Plan, plan_one
 from guss.task import Task
-from guss.types import Model, Planner, Transition
+from guss.types import Actions, Model, Planner, Transition
 
 
 class Played(NamedTuple):
@@ -80,10 +80,6 @@ class Fleet:
             )
         return array
 
-    def close(self) -> None:
-        """Give the environments back."""
-        self.envs.close()
-
 
 def derived_seed(seed: int, episode: int) -> int:
     """The seed that an environment is reset with for an episode."""
@@ -127,9 +123,8 @@ def plan_all(
     return jax.vmap(one, in_axes=(0 if per_seed else None, 0, 0, 0))(models, obs, keys, memory)
 
 
-@partial(jax.jit, static_argnames=("task", "how"))
-def _random_actions(task: Any, keys: Key[Array, "S"], how: str) -> Array:
-    actions, steps = task
+@partial(jax.jit, static_argnums=(0, 1, 3))
+def _random_actions(actions: Actions, steps: int, keys: Key[Array, "S"], how: str) -> Array:
     return jax.vmap(lambda key: explore(actions, jax.random.split(key, 3)[1], steps, how))(keys)
 
 
@@ -153,7 +148,7 @@ def planning_actor(planner: Planner, models: Model, task: Task, keys: Key[Array,
 
 def random_actor(task: Task, keys: Key[Array, "S"], how: str) -> Actor:
     """Acts at random."""
-    actions = np.asarray(_random_actions((task.actions, task.episode_length), keys, how))
+    actions = np.asarray(_random_actions(task.actions, task.episode_length, keys, how))
     return lambda _, t: actions[:, t]
 
 

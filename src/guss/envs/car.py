@@ -27,6 +27,7 @@ from guss.envs.car_world import (
     STEP_SECONDS,
     Physics,
     full_obs,
+    obs_bounds,
     observe,
 )
 from guss.errors import UnknownNameError
@@ -77,13 +78,10 @@ def car_task(descriptor: str = "goal", lidar: str = "exponential", full: bool = 
         if value not in known:
             raise UnknownNameError(kind, value, known)
     describe, grid = DESCRIPTORS[descriptor]
-    bounds = (np.inf,) * LIDAR.start, (1.0,) * BINS, (np.inf,) * (FULL_SIZE - OBS_SIZE if full else 0)
+    low, high = obs_bounds(full)
     return Task(
         name="safe-car-goal-full" if full else "safe-car-goal",
-        observations=Observations(
-            low=tuple(np.concatenate([-np.asarray(bounds[0]), np.zeros(BINS), -np.asarray(bounds[2])]).tolist()),
-            high=tuple(np.concatenate([*bounds]).tolist()),
-        ),
+        observations=Observations(tuple(low.tolist()), tuple(high.tolist())),
         actions=ContinuousActions(low=(-1.0, -1.0), high=(1.0, 1.0)),
         reward=car_reward,
         constraints=(Constraint("lidar", with_params(car_cost, limit=LIDAR_LIMIT), stricter={"limit": -1.0}),),

@@ -13,18 +13,16 @@ from gymnasium.vector.utils import batch_space
 
 from guss.envs.car_drawing import CarPicture
 from guss.envs.car_world import (
-    BINS,
-    FULL_SIZE,
     GOAL_RADIUS,
     LIDAR,
     LIDAR_LIMIT,
     LIDARS,
     NUM_HAZARDS,
-    OBS_SIZE,
     Layout,
     Physics,
     full_obs,
     inside_hazard,
+    obs_bounds,
     observe,
     sample_goal,
     sample_layout,
@@ -48,12 +46,8 @@ class Cars:
         self.goal, self.hazards = np.zeros((count, 2)), np.zeros((count, NUM_HAZARDS, 2))
         self.distance = np.zeros(count)
         self.layouts: list[Layout | None] = [None] * count
-        top = np.asarray(
-            [*[np.inf] * LIDAR.start, *[1.0] * BINS, *[np.inf] * (FULL_SIZE - OBS_SIZE if full else 0)], np.float32
-        )
-        low = -top
-        low[LIDAR] = 0.0
-        self.observation_space = gymnasium.spaces.Box(low, top, dtype=np.float32)
+        low, high = (x.astype(np.float32) for x in obs_bounds(full))
+        self.observation_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
 
     @property

@@ -89,6 +89,14 @@ FULL_SIZE = OBS_SIZE + STATE_SIZE + 2 + 2 * NUM_HAZARDS
 """With what the simulator knows: state, goal, hazards."""
 
 
+def obs_bounds(full: bool) -> tuple[np.ndarray, np.ndarray]:
+    """From where to where observations go: sensors have no bounds, the lidar reads 0 to 1."""
+    high = np.full(FULL_SIZE if full else OBS_SIZE, np.inf)
+    low = -high
+    low[LIDAR], high[LIDAR] = 0.0, 1.0
+    return low, high
+
+
 def load_mujoco() -> Any:
     """The `mujoco` package, or what to install. Without a display it is to draw by EGL, where there is one."""
     headless = not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
