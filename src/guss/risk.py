@@ -11,14 +11,19 @@ from guss.task import Task
 from guss.types import WORST, Scores
 
 
-def plan_cost(task: Task, costs: Float[Array, "P H C"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Hard violations and cost of a plan: c = Σ_i max(0, Σ_k C_i(s_{t+k}) − l_i), the worst over particles."""
+def plan_cost(
+    task: Task, costs: Float[Array, "P H C"], over_particles: str = "worst"
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Hard violations and cost of a plan: c = Σ_i max(0, Σ_k C_i(s_{t+k}) − l_i), the worst over particles.
+
+    "mean": the mean over particles instead, of the cost; a hard violation of any particle always counts.
+    """
     steps = jnp.sum(costs, axis=1)  # [P, C]
     soft = jnp.asarray(task.soft, bool)[None, :]
     bounds = jnp.stack([c.bound for c in task.constraints])[None, :] if task.constraints else jnp.zeros((1, 0))
     hard = jnp.sum(jnp.where(soft, 0.0, steps), axis=1)
     cost = jnp.sum(jnp.where(soft, jnp.maximum(steps - bounds, 0.0), 0.0), axis=1)
-    return jnp.max(hard), jnp.max(cost)
+    return jnp.max(hard), jnp.mean(cost) if over_particles == "mean" else jnp.max(cost)
 
 
 def make_scores(

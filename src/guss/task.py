@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from guss.errors import GussError, UnknownNameError
-from guss.types import Actions, Interface, Observations, Rollout
+from guss.types import Actions, Interface, Judged, Observations, Rollout
 
 MAX_CELLS = 2**31 - 1
 Vector = Sequence[float] | np.ndarray | Array
@@ -337,6 +337,12 @@ class Task(eqx.Module):
         """Every constraint's cost of one step, in the order of `constraints`."""
         values = [jnp.asarray(c.cost(obs, action, next_obs), jnp.float32) for c in self.constraints]
         return jnp.stack(values) if values else jnp.zeros((0,), jnp.float32)
+
+    def judge(self, rollout: Rollout) -> Judged:
+        """A trajectory [H, …] by the task's own functions."""
+        per_step = jax.vmap(lambda f, *step: f(*step), (None, 0, 0, 0))
+        rewards = per_step(lambda *step: jnp.asarray(self.reward(*step), jnp.float32), *rollout)
+        return Judged(rewards, per_step(self.costs, *rollout), self.descriptor(rollout))
 
     def interface(self) -> Interface:
         """What a planner must know: observation size, actions, and the scale of policy inputs."""

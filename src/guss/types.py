@@ -225,6 +225,14 @@ class Rollout(NamedTuple):
     next_obs: Float[Array, "*lead H D"]
 
 
+class Judged(NamedTuple):
+    """What a predicted trajectory of one particle is worth, step by step, and what kind of behaviour it is."""
+
+    reward: Float[Array, "*lead H"]
+    cost: Float[Array, "*lead H C"]
+    descriptor: Float[Array, "*lead B"]
+
+
 class Scores(NamedTuple):
     """What planners compare. Lower `hard`, then lower `cost`, then higher `reward` is better; all three are finite."""
 
@@ -270,6 +278,10 @@ class Model(eqx.Module):
     ) -> PyTree:
         """The next state, for one particle of one plan. All plans of a search see the same keys."""
 
+    def judge(self, task: Any, rollout: Rollout) -> Judged:
+        """What a predicted trajectory [H, …] is worth: as the Task says, unless the model has learned it."""
+        return task.judge(rollout)
+
     def for_plans(self) -> tuple[Model, Literal[0] | None]:
         """The model as plans roll it out, made once per plan; and the axis of its arrays along which particles lie.
 
@@ -305,6 +317,8 @@ class Planner(eqx.Module):
 
     judges: ClassVar[Literal["nothing", "reward", "cost"]]
     """What the planner looks at: nothing (acts blindly), reward alone, or cost first and reward second."""
+    over_particles: ClassVar[Literal["worst", "mean"]] = "worst"
+    """How a plan's cost is counted where particles differ: by the worst of them, or by their mean."""
 
     def __check_init__(self) -> None:
         if self.horizon < 1:

@@ -8,6 +8,7 @@ from guss.errors import GussError
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.planners.engine import Monitor, Particles, plan, plan_within, roll_out, score
+from guss.planners.rs import RandomShooting
 from guss.runs.timing import CompileClock
 from guss.types import Model
 
@@ -89,15 +90,22 @@ class Crowd(Model):
         return obs + particle.astype(jnp.float32) * 0.1 + 1e-6 * jax.random.normal(key, obs.shape)
 
 
+class ByTheMean(RandomShooting):
+    over_particles = "mean"
+
+
 def test_particles_are_judged_by_their_worst_cost_and_mean_reward_and_meet_the_same_noise():
     sequences = ACTIONS["continuous"].sample(KEY, (2, 5))
     rollouts = roll_out(planner("rs"), Particles.of(Crowd()), jnp.zeros(2), KEY, sequences)
     assert rollouts.next_obs.shape == (2, 3, 5, 2)
     np.testing.assert_array_equal(rollouts.next_obs[0], rollouts.next_obs[1])
-    scores = score(TASK, jax.tree.map(lambda x: x[0], rollouts))
+    first = jax.tree.map(lambda x: x[0], rollouts)
+    scores = score(planner("rs"), Particles.of(Crowd()), TASK, first)
     # Particle 0 stays at 0, particle 1 passes 0.3 after step 3, particle 2 after step 1 (of 5).
     assert float(scores.cost) == 4.0
     np.testing.assert_allclose(scores.reward, (0 + 2 * 1.5 + 2 * 3.0) / 3, rtol=1e-3)
+    lenient = score(ByTheMean(TASK.interface(), horizon=5, budget=1), Particles.of(Crowd()), TASK, first)
+    np.testing.assert_allclose(lenient.cost, (0 + 2 + 4) / 3)
 
 
 def test_the_share_of_descriptors_beyond_the_bounds_is_told():

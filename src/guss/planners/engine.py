@@ -133,12 +133,11 @@ def roll_out(
     return jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), rollouts)
 
 
-def score(task: Task, rollout: Rollout) -> Scores:
+def score(planner: Planner, particles: Particles, task: Task, rollout: Rollout) -> Scores:
     """Reward, cost and cell of one plan, from its predicted trajectories [P, H, …]."""
-    per_step = jax.vmap(jax.vmap(lambda f, o, a, n: f(o, a, n), (None, 0, 0, 0)), (None, 0, 0, 0))
-    rewards = per_step(lambda o, a, n: jnp.asarray(task.reward(o, a, n), jnp.float32), *rollout)  # [P, H]
-    costs = per_step(task.costs, *rollout)  # [P, H, C]
-    descriptor = jnp.mean(jax.vmap(task.descriptor)(rollout), axis=0)
+    judge = jax.vmap(lambda model, one: model.judge(task, one), (particles.axis, 0))
+    rewards, costs, descriptors = judge(particles.model, rollout)  # [P, H], [P, H, C], [P, B]
+    descriptor = jnp.mean(descriptors, axis=0)
     reward = jnp.mean(jnp.sum(rewards, axis=1))
     finite = (
         jnp.all(jnp.isfinite(rollout.next_obs))
@@ -146,7 +145,7 @@ def score(task: Task, rollout: Rollout) -> Scores:
         & jnp.all(jnp.isfinite(descriptor))
         & jnp.isfinite(reward)
     )
-    hard, cost = risk.plan_cost(task, costs)
+    hard, cost = risk.plan_cost(task, costs, planner.over_particles)
     cell, outside = task.grid.cell(descriptor)
     return risk.make_scores(hard, cost, reward, cell, finite, outside)
 
@@ -164,7 +163,7 @@ def evaluate(
 
     def part(particles: Particles, task: Task, obs: Array, key: PRNGKeyArray, candidates: PyTree) -> Any:
         rollouts = roll_out(planner, particles, obs, key, candidates)
-        return rollouts, jax.vmap(partial(score, task))(rollouts)
+        return rollouts, jax.vmap(partial(score, planner, particles, task))(rollouts)
 
     if mesh is None:
         return part(particles, task, obs, key, candidates)
@@ -261,7 +260,7 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
     if reserve is None and known is not None:
         chosen, worth, trajectory = best, known, jax.tree.map(lambda x: x[0], trajectories)
     else:
-        worths = jax.vmap(partial(score, task))(trajectories)
+        worths = jax.vmap(partial(score, planner, particles, task))(trajectories)
         row = _pick(planner, worths)
         chosen, worth, trajectory = jax.tree.map(lambda x: x[row], (finalists, worths, trajectories))
     if planner.judges == "nothing":
