@@ -61,8 +61,16 @@ def _function(fn: Any) -> Function:
     return Function(fn, {})
 
 
+def at_least(probability: Array, threshold: Array) -> Array:
+    """A learned cost: unsafe where its probability reaches the threshold."""
+    return probability >= threshold
+
+
 class Constraint(eqx.Module):
     """A named cost, `cost(obs, action, next_obs) -> number`, 1 where unsafe and 0 elsewhere.
+
+    No cost function: it is learned from what the system tells, and a predicted step counts as unsafe where it is so
+    with a probability of `threshold` or more; a planning margin lowers the threshold.
 
     Soft: a plan may be unsafe for `bound` steps before it costs anything. Hard: any step is worse than every soft
     cost (the red button).
@@ -73,21 +81,29 @@ class Constraint(eqx.Module):
     bound: Float[Array, ""]
     hard: bool = eqx.field(static=True)
     stricter: tuple[tuple[str, float], ...] = eqx.field(static=True)
+    learned: bool = eqx.field(static=True)
 
     def __init__(
         self,
         name: str,
-        cost: Callable[..., Any],
+        cost: Callable[..., Any] | None = None,
         *,
         bound: float | Array = 0.0,
         hard: bool = False,
         stricter: Mapping[str, float] | Sequence[tuple[str, float]] = (),
+        threshold: float = 0.1,
+        learned: bool | None = None,
     ) -> None:
         """`stricter`: which parameters of the cost a planning margin moves, and how far for a margin of 1.
 
         As `stricter={"limit": -1.0}`: with a margin of 0.5, plans are judged by a limit lower by 0.5.
         """
         self.name = name
+        self.learned = cost is None if learned is None else learned
+        if cost is None:
+            if not 0.0 < threshold < 1.0:
+                raise GussError(f"constraint {name!r}: the threshold is a probability, 0 < p < 1, got {threshold}")
+            cost, stricter = with_params(at_least, threshold=threshold), {"threshold": -1.0}
         self.cost = _function(cost)
         self.bound = jnp.asarray(bound, jnp.float32)
         self.hard = hard
@@ -114,6 +130,11 @@ class Constraint(eqx.Module):
                 f"Constraint({self.name!r}, with_params(…, limit=…), stricter={{'limit': -1.0}})"
             )
         moved = {name: self.cost.params[name] + jnp.float32(margin * by) for name, by in self.stricter}
+        if self.learned and float(moved["threshold"]) <= 0.0:
+            raise GussError(
+                f"constraint {self.name!r} is learned: a planning margin lowers the probability from which a step "
+                f"counts as unsafe, {float(self.cost.params['threshold']):g}, so it must be smaller, got {margin:g}"
+            )
         return eqx.tree_at(lambda c: c.cost.params, self, {**self.cost.params, **moved})
 
 
@@ -181,21 +202,32 @@ class Surroundings:
     """sight(own, places) -> the whole observation."""
 
 
+def learned_grid(obs_size: int) -> Grid:
+    """The grid of a learned behaviour: principal components, scaled to [−1, 1] by what was seen."""
+    dims = min(2, obs_size)
+    return Grid(low=(-1.0,) * dims, high=(1.0,) * dims, cells=(50,) * dims)
+
+
+LEARNABLE = ("reward", "cost", "behaviour")
+
+
 class Task(eqx.Module):
     """What is wanted and what is unsafe, as pure functions of what is observed.
 
     `reward(obs, action, next_obs)` is a number, each constraint's `cost` too, `descriptor(rollout)` a vector of one
-    number per grid dimension, computed from a `Rollout` of H steps. `step(obs, action, key)` gives the true next
-    observation and `reset(key)` a first one; both are optional and only needed to plan with a perfect model or to
-    run compiled episodes. Any of them may carry parameters: see `with_params`.
+    number per grid dimension, computed from a `Rollout` of H steps. What is None is learned along with the model:
+    reward and costs from what the system tells, behaviour as the first principal components of where a plan leads.
+    `step(obs, action, key)` gives the true next observation and `reset(key)` a first one; both are optional and only
+    needed to plan with a perfect model or to run compiled episodes. Any of them may carry parameters: see
+    `with_params`.
     """
 
     name: str = eqx.field(static=True)
     observations: Observations = eqx.field(static=True)
     actions: Actions = eqx.field(static=True)
-    reward: Function
+    reward: Function | None
     constraints: tuple[Constraint, ...]
-    descriptor: Function
+    descriptor: Function | None
     grid: Grid
     episode_length: int = eqx.field(static=True)
     step: Function | None
@@ -206,30 +238,36 @@ class Task(eqx.Module):
     """Shift and scale of a policy's inputs; None: standardised by the fitted model, or by finite bounds to [−1, 1]."""
     surroundings: Surroundings | None = eqx.field(static=True)
     """What is known of how still things are seen, for the model "egocentric"."""
+    learns_end: bool = eqx.field(static=True)
+    """Whether to learn when the system itself ends an episode early; what a plan earns after that does not count."""
 
     def __init__(
         self,
         name: str,
         observations: Observations,
         actions: Actions,
-        reward: Callable[..., Any],
+        reward: Callable[..., Any] | None,
         constraints: Sequence[Constraint],
-        descriptor: Callable[..., Any],
-        grid: Grid,
+        descriptor: Callable[..., Any] | None,
+        grid: Grid | None,
         episode_length: int,
         step: Callable[..., Any] | None = None,
         reset: Callable[..., Any] | None = None,
         fallback: Vector | float | None = None,
         policy_inputs: tuple[Vector, Vector] | None = None,
         surroundings: Surroundings | None = None,
+        learns_end: bool = False,
     ) -> None:
         self.name = name
+        self.learns_end = learns_end
         self.observations = observations
         self.actions = actions
-        self.reward = _function(reward)
+        self.reward = None if reward is None else _function(reward)
         self.constraints = tuple(constraints)
-        self.descriptor = _function(descriptor)
-        self.grid = grid
+        self.descriptor = None if descriptor is None else _function(descriptor)
+        if descriptor is not None and grid is None:
+            raise GussError(f"task {name!r} has a descriptor, so it needs a grid for it: guss.Grid(low, high, cells)")
+        self.grid = learned_grid(observations.size) if grid is None else grid
         self.episode_length = episode_length
         self.step = None if step is None else _function(step)
         self.reset = None if reset is None else _function(reset)
@@ -249,6 +287,11 @@ class Task(eqx.Module):
                 f"task {self.name!r}: the fallback action must have shape {self.actions.shape}, "
                 f"got {self.fallback.shape}"
             )
+        if self.descriptor is None and len(self.grid.cells) > self.observations.size:
+            raise GussError(
+                f"task {self.name!r}: a learned behaviour has at most as many dimensions as the observation, "
+                f"{self.observations.size}, got a grid of {len(self.grid.cells)}"
+            )
         names = [c.name for c in self.constraints]
         if len(set(names)) != len(names):
             raise GussError(f"task {self.name!r}: constraint names must differ, got {names}")
@@ -265,23 +308,21 @@ class Task(eqx.Module):
         many: Any = lambda x: jax.ShapeDtypeStruct((steps, *x.shape), x.dtype)  # noqa: E731
         key = jax.eval_shape(lambda: jax.random.key(0))
         checks: list[tuple[str, Function, tuple[Any, ...], tuple[int, ...]]] = [
-            ("reward(obs, action, next_obs)", self.reward, (obs, action, obs), ()),
-            *(
-                (
-                    f"the cost of constraint {c.name!r}, a function of (obs, action, next_obs),",
-                    c.cost,
-                    (obs, action, obs),
-                    (),
-                )
-                for c in self.constraints
-            ),
             (
-                f"descriptor(rollout), with {len(self.grid.cells)} grid dimensions,",
-                self.descriptor,
-                (Rollout(many(obs), many(action), many(obs)),),
-                (len(self.grid.cells),),
-            ),
+                f"the cost of constraint {c.name!r}, a function of (obs, action, next_obs),",
+                c.cost,
+                (obs, action, obs),
+                (),
+            )
+            for c in self.constraints
+            if not c.learned
         ]
+        if self.reward is not None:
+            checks.append(("reward(obs, action, next_obs)", self.reward, (obs, action, obs), ()))
+        if self.descriptor is not None:
+            path = Rollout(many(obs), many(action), many(obs))
+            dims = len(self.grid.cells)
+            checks.append((f"descriptor(rollout), with {dims} grid dimensions,", self.descriptor, (path,), (dims,)))
         if self.step is not None:
             checks.append(("step(obs, action, key)", self.step, (obs, action, key), obs.shape))
         if self.reset is not None:
@@ -331,18 +372,69 @@ class Task(eqx.Module):
         """For each constraint, whether it is soft."""
         return tuple(not c.hard for c in self.constraints)
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What is to be learned: "reward", "cost of <constraint>", "end of an episode", "behaviour"."""
+        costs = ["cost" if c.name == "cost" else f"cost of {c.name}" for c in self.constraints if c.learned]
+        ends = ["end of an episode"] * self.learns_end
+        return (*["reward"] * (self.reward is None), *costs, *ends, *["behaviour"] * (self.descriptor is None))
+
+    def forget(self, what: Sequence[str]) -> Task:
+        """The same task with its reward, costs or behaviour unknown, so that they are learned."""
+        for name in what:
+            if name not in LEARNABLE:
+                raise UnknownNameError("part of a task that can be learned:", name, LEARNABLE)
+        task, fields = self, dict[str, Any]()
+        if "reward" in what:
+            fields["reward"] = None
+        if "cost" in what:
+            fields["constraints"] = tuple(
+                c if c.learned else Constraint(c.name, bound=c.bound, hard=c.hard) for c in self.constraints
+            )
+        if "behaviour" in what:
+            fields |= {"descriptor": None, "grid": None}
+        return task.replace(**fields) if fields else task
+
+    def with_hard(self, names: Sequence[str]) -> Task:
+        """The same task with the named constraints hard."""
+        known = [c.name for c in self.constraints]
+        for name in names:
+            if name not in known:
+                raise UnknownNameError(f"constraint of task {self.name!r}", name, known)
+        harder = [
+            dataclasses.replace(c, hard=True, bound=jnp.zeros(())) if c.name in names else c  # a hard one has no bound
+            for c in self.constraints
+        ]
+        return self.replace(constraints=tuple(harder)) if names else self
+
     def costs(
         self, obs: Float[Array, "D"], action: Shaped[Array, "..."], next_obs: Float[Array, "D"]
     ) -> Float[Array, "C"]:
         """Every constraint's cost of one step, in the order of `constraints`."""
+        if any(c.learned for c in self.constraints):
+            raise self._not_known("cost")
         values = [jnp.asarray(c.cost(obs, action, next_obs), jnp.float32) for c in self.constraints]
         return jnp.stack(values) if values else jnp.zeros((0,), jnp.float32)
 
     def judge(self, rollout: Rollout) -> Judged:
         """A trajectory [H, …] by the task's own functions."""
-        per_step = jax.vmap(lambda f, *step: f(*step), (None, 0, 0, 0))
-        rewards = per_step(lambda *step: jnp.asarray(self.reward(*step), jnp.float32), *rollout)
-        return Judged(rewards, per_step(self.costs, *rollout), self.descriptor(rollout))
+        if self.descriptor is None:
+            raise self._not_known("behaviour")
+        return Judged(jax.vmap(self.reward_of)(*rollout), jax.vmap(self.costs)(*rollout), self.descriptor(rollout))
+
+    def reward_of(
+        self, obs: Float[Array, "D"], action: Shaped[Array, "..."], next_obs: Float[Array, "D"]
+    ) -> Float[Array, ""]:
+        """The reward of one step."""
+        if self.reward is None:
+            raise self._not_known("reward")
+        return jnp.asarray(self.reward(obs, action, next_obs), jnp.float32)
+
+    def _not_known(self, what: str) -> GussError:
+        return GussError(
+            f"task {self.name!r} does not know its {what}: the system must tell it, and plans need a model that has "
+            f"learned it (not the oracle)"
+        )
 
     def interface(self) -> Interface:
         """What a planner must know: observation size, actions, and the scale of policy inputs."""

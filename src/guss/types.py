@@ -264,6 +264,11 @@ class Model(eqx.Module):
         """P: predictions per plan (ensemble members, or samples of a stochastic model); 1 if deterministic."""
         return 1
 
+    @property
+    def plain_state(self) -> bool:
+        """Whether a state is an observation and nothing more."""
+        return type(self).start is Model.start
+
     def start(self, obs: Float[Array, "D"]) -> PyTree:
         """The state that an observation tells of."""
         return obs

@@ -9,7 +9,7 @@ from problems import ACTIONS, make_task
 from scipy.stats import kstest
 
 from guss.errors import GussError
-from guss.models.fitting import FitSettings, append, empty_data, fit
+from guss.models.fitting import Data, FitSettings, append, empty_data, fit
 from guss.models.judging import horizon_r2, judge, ks_from_uniform, r_squared
 from guss.models.learned import fit_all
 from guss.models.mdn import make_net
@@ -34,7 +34,7 @@ def transitions(count, seed=0):
 
 def filled(count, capacity=ROWS):
     data = empty_data(2, (2,), jnp.float32, capacity)
-    return append(data, *transitions(count), jnp.ones(count, bool), jnp.asarray(count))
+    return append(data, Data(*transitions(count), jnp.ones(count, bool), jnp.asarray(count, jnp.int32)))
 
 
 def net(autoregressive, seed=0, **settings):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,22 +16,46 @@ from guss.models.fitting import Data, append, empty_data
 from guss.models.judging import FitReport, horizon_r2
 from guss.models.learned import Learned, fit_all, make_model
 from guss.models.oracle import Oracle
+from guss.models.outcomes import num_told
 from guss.task import Task
 from guss.types import Model
 
 BEYOND_EPISODES = 2**20  # folded into a seed's key, so that no episode has the key of the first weights
 
 
+class Batch(NamedTuple):
+    """Transitions of every seed, N each."""
+
+    obs: Float[np.ndarray, "S N D"]
+    action: Shaped[np.ndarray, "S N ..."]
+    next_obs: Float[np.ndarray, "S N D"]
+    use: Bool[np.ndarray, "S N"]
+    told: Float[np.ndarray, "S N O"] | None = None
+    """Reward, costs, and whether the system ended the episode there, where they are known."""
+
+
+def told_of(reward: np.ndarray, cost: np.ndarray, ended: np.ndarray) -> np.ndarray:
+    """What the system told of each step, as a Batch has it: [..., 2 + C]."""
+    columns = (reward[..., None], cost, ended[..., None])
+    return np.concatenate([np.asarray(x, np.float32) for x in columns], axis=-1)
+
+
 class Learner:
     """Models and data of all seeds, between episodes. Buffers double when they are full, which compiles anew."""
 
     def __init__(self, settings: AgentSettings, task: Task, keys: Key[Array, "S"], capacity: int) -> None:
+        """`task`: as plans see it; what it does not know is learned."""
         self.settings, self.task = settings, task
         self.fits = 0
         self.block = task.episode_length
         self.fresh: Learned | None = None
         self.models: Learned | Oracle
         if not settings.learns:
+            if settings.plans and task.unknown:
+                raise GussError(
+                    f"the oracle learns nothing, but the {' and the '.join(task.unknown)} of task {task.name!r} must "
+                    f"be learned: choose another model, such as darmdn"
+                )
             if settings.plans:
                 self.models = Oracle.of(task)
             return
@@ -41,7 +65,8 @@ class Learner:
 
         self.fresh = jax.jit(jax.vmap(make))(keys)
         self.models = self.fresh
-        one = empty_data(task.observations.size, task.actions.shape, task.actions.dtype, max(capacity, self.block))
+        size, actions = task.observations.size, task.actions
+        one = empty_data(size, actions.shape, actions.dtype, max(capacity, self.block), num_told(task))
         self.data: Data = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(keys), *x.shape)), one)
         self._filled = 0
 
@@ -70,22 +95,24 @@ class Learner:
         """Transitions held, per seed."""
         return self._filled if self.per_seed else 0
 
-    def add(
-        self,
-        obs: Float[np.ndarray, "S N D"],
-        action: Shaped[np.ndarray, "S N ..."],
-        next_obs: Float[np.ndarray, "S N D"],
-        use: Bool[np.ndarray, "S N"],
-    ) -> None:
-        """More transitions, N for each seed; those not in `use` are kept and not learned from."""
+    def add(self, batch: Batch) -> None:
+        """More transitions; those not in `use` are kept and not learned from."""
         if not self.per_seed:
             return
-        for start in range(0, obs.shape[1], self.block):
-            parts = [x[:, start : start + self.block] for x in (obs, action, next_obs, use)]
-            count = parts[0].shape[1]
+        if self.data.told is None:
+            batch = batch._replace(told=None)
+        elif batch.told is None:
+            raise GussError(
+                f"the {' and the '.join(self.task.unknown)} of task {self.task.name!r} must be learned, but these data "
+                f"do not tell reward and cost: bring columns `reward` and `cost`, or describe them in a Task"
+            )
+        for start in range(0, batch.obs.shape[1], self.block):
+            part = jax.tree.map(lambda x, start=start: x[:, start : start + self.block], batch)
+            count = part.obs.shape[1]
             while self._filled + self.block > self.data.use.shape[1]:
                 self.data = _doubled(self.data)
-            self.data = _append_all(self.data, *(self._padded(x) for x in parts), np.int32(count))
+            part = jax.tree.map(self._padded, part)
+            self.data = _append_all(self.data, part, np.int32(count))
             self._filled += count
 
     def _padded(self, x: np.ndarray) -> np.ndarray:
@@ -97,22 +124,17 @@ class Learner:
         if self.fresh is None:
             return None
         assert not isinstance(self.models, Oracle)
-        fitted, report = fit_all(self.models, self.fresh, self.data, keys, self.settings.fit, np.bool_(self.fits > 0))
+        again, task = np.bool_(self.fits > 0), self.task if self.task.unknown else None
+        fitted, report = fit_all(self.models, self.fresh, self.data, keys, self.settings.fit, again, task)
         if not diverged(report).any():
             self.models, self.fits = fitted, self.fits + 1
         return report
 
-    def ahead(
-        self,
-        obs: Float[np.ndarray, "S T D"],
-        action: Shaped[np.ndarray, "S T ..."],
-        next_obs: Float[np.ndarray, "S T D"],
-        use: Bool[np.ndarray, "S T"],
-    ) -> np.ndarray | None:
+    def ahead(self, batch: Batch) -> np.ndarray | None:
         """R² at the planning horizon on an episode the models have not seen, [S, D]; None if it is too short."""
-        if not self.per_seed or not self.settings.horizon <= obs.shape[1] <= self.block:
+        if not self.per_seed or not self.settings.horizon <= batch.obs.shape[1] <= self.block:
             return None
-        parts = [self._padded(x) for x in (obs, action, next_obs, use)]
+        parts = [self._padded(x) for x in batch[:4]]
         return np.asarray(_horizon_r2_all(self.models, *parts, self.settings.horizon))
 
 
@@ -130,14 +152,16 @@ def divergence_error(episode: int, seeds: list[int]) -> GussError:
 
 
 @jax.jit
-def _append_all(data: Data, obs: Array, action: Array, next_obs: Array, use: Array, count: Array) -> Data:
-    return jax.vmap(append, in_axes=(0, 0, 0, 0, 0, None))(data, obs, action, next_obs, use, count)
+def _append_all(data: Data, more: Batch, count: Array) -> Data:
+    block = lambda new: Data(new.obs, new.action, new.next_obs, new.use, count, new.told)  # noqa: E731
+    return jax.vmap(lambda rows, new: append(rows, block(new)))(data, more)
 
 
 @jax.jit
 def _doubled(data: Data) -> Data:
     double = lambda x: jnp.concatenate([x, jnp.zeros_like(x)], axis=1)  # noqa: E731
-    return Data(double(data.obs), double(data.action), double(data.next_obs), double(data.use), data.filled)
+    obs, action, next_obs, use = map(double, data[:4])
+    return Data(obs, action, next_obs, use, data.filled, None if data.told is None else double(data.told))
 
 
 @partial(jax.jit, static_argnums=5)

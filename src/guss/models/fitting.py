@@ -40,6 +40,7 @@ class Data(NamedTuple):
     next_obs: Float[Array, "rows D"]
     use: Bool[Array, "rows"]
     filled: Int[Array, ""]
+    told: Float[Array, "rows O"] | None = None  # reward, then costs, where they are to be learned
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class FitSettings:
     """Epochs without improvement on the held-out rows before the rate is cut by 10."""
     warm_start: bool = True
     """Go on from the last fit's weights; otherwise start anew."""
+    cost_blur: float = 0.05
+    """Noise on the states that costs are learned from, in standard deviations of the data: plans keep that far away."""
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
@@ -73,6 +76,8 @@ class FitSettings:
         for name in ("epochs", "batch", "patience"):
             if getattr(self, name) < 1:
                 raise GussError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.cost_blur >= 0.0:
+            raise GussError(f"cost_blur must not be negative, got {self.cost_blur}")
         if not 0.0 < self.validation < 1.0 or not self.learning_rate > 0.0 or min(self.max_steps, self.warm_steps) < 0:
             raise GussError(
                 f"validation must be in (0, 1), learning_rate positive, max_steps and warm_steps not negative; "
@@ -80,27 +85,26 @@ class FitSettings:
             )
 
 
-def empty_data(obs_size: int, action_shape: tuple[int, ...], action_dtype: Any, capacity: int) -> Data:
-    """Buffers for `capacity` transitions."""
+def empty_data(
+    obs_size: int, action_shape: tuple[int, ...], action_dtype: Any, capacity: int, num_told: int = 0
+) -> Data:
+    """Buffers for `capacity` transitions; `num_told`: numbers of each that the system tells, if they are learned."""
     return Data(
         obs=jnp.zeros((capacity, obs_size)),
         action=jnp.zeros((capacity, *action_shape), action_dtype),
         next_obs=jnp.zeros((capacity, obs_size)),
         use=jnp.zeros((capacity,), bool),
         filled=jnp.zeros((), jnp.int32),
+        told=jnp.zeros((capacity, num_told)) if num_told else None,
     )
 
 
-def append(data: Data, obs: Array, action: Array, next_obs: Array, use: Array, count: Int[Array, ""]) -> Data:
-    """The buffers with `count` more rows, the first ones of a block; the caller sees to room for the whole block."""
+def append(data: Data, more: Data) -> Data:
+    """The buffers with the first `more.filled` rows of a block; the caller sees to room for the whole block."""
     write = lambda rows, new: jax.lax.dynamic_update_slice_in_dim(rows, new, data.filled, axis=0)  # noqa: E731
-    return Data(
-        write(data.obs, obs),
-        write(data.action, action),
-        write(data.next_obs, next_obs),
-        write(data.use, use),
-        data.filled + count,
-    )
+    obs, action, next_obs, use = map(write, data[:4], more[:4])
+    told = None if data.told is None else write(data.told, more.told)
+    return Data(obs, action, next_obs, use, data.filled + more.filled, told)
 
 
 # ------------------------------------------------------------------------------------------------------------ losses
@@ -185,49 +189,43 @@ def pace_of(
     return Pace(epochs, steps, (num_held_out + BLOCK - 1) // BLOCK)
 
 
-def fit(
-    model: MixtureNet, fresh: MixtureNet, data: Data, key: PRNGKeyArray, settings: FitSettings, pace: Pace | None = None
-) -> tuple[MixtureNet, FitReport]:
-    """TRAIN(p̂, D) of Alg. 1. `fresh` gives the weights to start from if there is no warm start."""
-    training, held_out = split_rows(data, settings)
-    num_training, num_held_out = (jnp.sum(rows, dtype=jnp.int32) for rows in (training, held_out))
-    pace = pace_of(num_training, num_held_out, settings, again=False) if pace is None else pace
-    model = model if settings.warm_start else fresh
-    model = eqx.tree_at(
-        lambda m: (m.obs_scaling, m.change_scaling),
-        model,
-        (Scaling.of(data.obs, training), Scaling.of(data.next_obs - data.obs, training)),
-    )
-    # What the nets are fed and what they should say, once for all steps; training rows first, then the held-out ones.
-    order = jnp.argsort(jnp.where(training, 0, jnp.where(held_out, 1, 2)), stable=True)
-    inputs = jax.vmap(model.inputs)(data.obs, data.action)[order]
-    change = jax.vmap(model.standardised_change)(data.obs, data.next_obs)[order]
-    split = lambda m: (m.layers, m.before)  # noqa: E731
+Losses = Callable[..., Float[Array, "N"]]
+"""Weights and rows (and normal random numbers for each, if asked for) to the loss of each row."""
+
+
+def train(
+    weights: Any,
+    objective: Losses,
+    criterion: Losses,
+    num_training: Int[Array, ""],
+    num_held_out: Int[Array, ""],
+    key: PRNGKeyArray,
+    settings: FitSettings,
+    pace: Pace,
+    num_normals: int = 0,
+) -> _Training:
+    """Adam on minibatches of the first `num_training` rows; the weights of the best epoch on the held-out rows.
+
+    The held-out rows follow the training rows. `objective` is minimised, with `num_normals` random numbers for each row
+    if there are any; an epoch is judged by `criterion`.
+    """
     adam = optax.scale_by_adam()
-    objective = partial(loss_of, settings=settings)
-
-    # The weights of beta_nll change as it learns, so its own values do not compare from epoch to epoch.
-    criterion = nll_of if settings.loss == "nll" or not model.deterministic else squares_of
-
-    def losses(weights: Any, loss: Loss, rows: Int[Array, "N"]) -> Float[Array, "N"]:
-        net = eqx.tree_at(split, model, weights)
-        return jax.vmap(loss)(net.densities(inputs[rows], change[rows]), change[rows])
 
     def held_out_loss(weights: Any) -> Float[Array, ""]:
         """Mean over the held-out rows, block by block: only as many as there are."""
 
         def block(i: Array, total: Array) -> Array:
             row = i * BLOCK + jnp.arange(BLOCK)
-            each = losses(weights, criterion, num_training + row)  # rows beyond the end repeat the last
+            each = criterion(weights, num_training + row)  # rows beyond the end repeat the last
             return total + jnp.sum(jnp.where(row < num_held_out, each, 0.0))
 
         total = jax.lax.fori_loop(0, pace.blocks, block, jnp.zeros(()))
         return total / jnp.maximum(num_held_out, 1).astype(jnp.float32)
 
-    def step(i: Array, carry: tuple[_Training, Array]) -> tuple[_Training, Array]:
+    def step(i: Array, carry: tuple[_Training, Any]) -> tuple[_Training, Any]:
         state, draws = carry
-        rows = draws[i]
-        loss, gradient = jax.value_and_grad(lambda w: jnp.mean(losses(w, objective, rows)))(state.weights)
+        drawn = jax.tree.map(lambda x: x[i], draws)
+        loss, gradient = jax.value_and_grad(lambda w: jnp.mean(objective(w, *drawn)))(state.weights)
         with jax.numpy_dtype_promotion("standard"):  # optax raises a float to a whole number
             update, optimiser = adam.update(gradient, state.optimiser)
         weights = jax.tree.map(lambda w, u: w - state.rate * u, state.weights, update)
@@ -239,8 +237,12 @@ def fit(
         lots = jax.random.uniform(jax.random.fold_in(key_epoch, block), (DRAWN, settings.batch))
         draws = (lots * num_training.astype(jnp.float32)).astype(jnp.int32)
         draws = jnp.minimum(draws, num_training - 1)
+        normals = []
+        if num_normals:
+            shape = (DRAWN, settings.batch, num_normals)
+            normals = [jax.random.normal(jax.random.fold_in(key_epoch, -1 - block), shape)]
         count = jnp.minimum(DRAWN, pace.steps - block * DRAWN)
-        return jax.lax.fori_loop(0, count, step, (state, draws))[0], key_epoch
+        return jax.lax.fori_loop(0, count, step, (state, (draws, *normals)))[0], key_epoch
 
     def epoch(number: Array, state: _Training) -> _Training:
         blocks = (pace.steps + DRAWN - 1) // DRAWN
@@ -258,7 +260,6 @@ def fit(
             best_epoch=keep(number, state.best_epoch),
         )
 
-    weights = split(model)
     start = _Training(
         weights=weights,
         optimiser=adam.init(weights),
@@ -269,7 +270,44 @@ def fit(
         best_epoch=jnp.zeros((), jnp.int32),
         train_loss=jnp.zeros(()),
     )
-    done = jax.lax.fori_loop(0, pace.epochs, epoch, start)
+    return jax.lax.fori_loop(0, pace.epochs, epoch, start)
+
+
+def in_order(training: Bool[Array, "rows"], held_out: Bool[Array, "rows"]) -> Int[Array, "rows"]:
+    """Positions of the training rows, then of the held-out ones, then of the rest."""
+    return jnp.argsort(jnp.where(training, 0, jnp.where(held_out, 1, 2)), stable=True)
+
+
+def fit(
+    model: MixtureNet, fresh: MixtureNet, data: Data, key: PRNGKeyArray, settings: FitSettings, pace: Pace | None = None
+) -> tuple[MixtureNet, FitReport]:
+    """TRAIN(p̂, D) of Alg. 1. `fresh` gives the weights to start from if there is no warm start."""
+    training, held_out = split_rows(data, settings)
+    num_training, num_held_out = (jnp.sum(rows, dtype=jnp.int32) for rows in (training, held_out))
+    pace = pace_of(num_training, num_held_out, settings, again=False) if pace is None else pace
+    model = model if settings.warm_start else fresh
+    model = eqx.tree_at(
+        lambda m: (m.obs_scaling, m.change_scaling),
+        model,
+        (Scaling.of(data.obs, training), Scaling.of(data.next_obs - data.obs, training)),
+    )
+    # What the nets are fed and what they should say, once for all steps; training rows first, then the held-out ones.
+    order = in_order(training, held_out)
+    inputs = jax.vmap(model.inputs)(data.obs, data.action)[order]
+    change = jax.vmap(model.standardised_change)(data.obs, data.next_obs)[order]
+    split = lambda m: (m.layers, m.before)  # noqa: E731
+
+    def losses(loss: Loss) -> Losses:
+        def each(weights: Any, rows: Int[Array, "N"]) -> Float[Array, "N"]:
+            net = eqx.tree_at(split, model, weights)
+            return jax.vmap(loss)(net.densities(inputs[rows], change[rows]), change[rows])
+
+        return each
+
+    # The weights of beta_nll change as it learns, so its own values do not compare from epoch to epoch.
+    criterion = nll_of if settings.loss == "nll" or not model.deterministic else squares_of
+    objective = losses(partial(loss_of, settings=settings))
+    done = train(split(model), objective, losses(criterion), num_training, num_held_out, key, settings, pace)
     model = eqx.tree_at(split, model, done.best_weights)
     report = judge(model, data.obs, data.action, data.next_obs, held_out)
     diverged = (num_held_out > 0) & jnp.isinf(done.best_loss)

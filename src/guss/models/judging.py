@@ -24,6 +24,7 @@ class FitReport(NamedTuple):
     held_out: Int[Array, ""]
     best_epoch: Int[Array, ""]
     diverged: Bool[Array, ""]  # no epoch had a finite loss on the held-out rows: the weights are those before the fit
+    outcome: Any = None  # OutcomeReport, where reward or costs are learned
 
 
 def judge(model: MixtureNet, obs: Array, action: Array, next_obs: Array, use: Bool[Array, "rows"]) -> FitReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,12 +13,15 @@ from jaxtyping import Array, Bool, PRNGKeyArray
 from guss.models import MODELS
 from guss.models.egocentric import Egocentric, make_own_net
 from guss.models.ensemble import Ensemble, fit_ensemble, make_ensemble
-from guss.models.fitting import Data, FitSettings, fit, pace_of, split_rows
+from guss.models.fitting import Data, FitSettings, Pace, fit, pace_of, split_rows
 from guss.models.judging import FitReport
 from guss.models.mdn import MixtureNet, NetSettings
+from guss.models.outcomes import Behaviour, Informed, fit_outcomes, informed, wanted_columns
 from guss.task import Task
 
-Learned = MixtureNet | Ensemble | Egocentric
+Dynamics = MixtureNet | Ensemble | Egocentric
+Learned = Dynamics | Informed
+APART = 2**19  # folded into a key, so that outcome nets do not draw the numbers of the dynamics
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,18 @@ class ModelSettings(NetSettings):
 
 
 def make_model(name: str, task: Task, key: PRNGKeyArray, settings: ModelSettings) -> Learned:
-    """The learned model of that name, untrained: a net, an ensemble of them, or either with known surroundings."""
+    """The learned model of that name, untrained: a net, an ensemble of them, or either with known surroundings.
+
+    What the task does not know, reward, costs, behaviour, is learned beside it.
+    """
+    dynamics = _make_dynamics(name, task, key, settings)
+    if not task.unknown:
+        return dynamics
+    key = jax.random.fold_in(key, APART)
+    return informed(dynamics, task, key, settings.ensemble, settings.hidden, settings.activation)
+
+
+def _make_dynamics(name: str, task: Task, key: PRNGKeyArray, settings: ModelSettings) -> Dynamics:
     net = {k: v for k, v in asdict(settings).items() if k not in ("ensemble", "propagation")}
     if settings.ensemble == 1:
         return MODELS[name].item(task, key, **net)
@@ -48,20 +62,23 @@ def fit_all(
     keys: Array,
     settings: FitSettings,
     again: Bool[Array, ""] | bool,
+    task: Task | None = None,
 ) -> tuple[Learned, FitReport]:
     """Fit the models of all seeds at once; everything has a leading axis S. The seed with the most rows sets the pace.
 
-    `again`: the weights were fitted before. An ensemble's report is its members' mean.
+    `again`: the weights were fitted before. `task`: what is known, where a model learns the rest. An ensemble's report
+    is its members' mean.
     """
+    if isinstance(models, Informed):
+        assert isinstance(fresh, Informed)
+        assert task is not None
+        return _fit_informed(models, fresh, data, keys, settings, again, task)
     if isinstance(models, Egocentric):
         assert isinstance(fresh, Egocentric)
         nets, report = fit_all(models.net, fresh.net, models.own_data(data), keys, settings, again)
         held_out = jax.vmap(lambda d: split_rows(d, settings)[1])(data)
         return jax.vmap(Egocentric.fitted)(models, nets, report, data, held_out)
-    training, held_out = (
-        jnp.max(jnp.sum(rows, 1, jnp.int32)) for rows in jax.vmap(lambda d: split_rows(d, settings))(data)
-    )
-    pace = pace_of(training, held_out, settings, again)
+    pace = _common_pace(data, settings, again)
     if isinstance(models, MixtureNet):
         assert isinstance(fresh, MixtureNet)
         return jax.vmap(lambda m, f, d, k: fit(m, f, d, k, settings, pace))(models, fresh, data, keys)
@@ -69,3 +86,42 @@ def fit_all(
     models, reports = jax.vmap(lambda m, f, d, k: fit_ensemble(m, f, d, k, settings, pace))(models, fresh, data, keys)
     mean = lambda x: jnp.mean(x.astype(jnp.float32), axis=1)  # noqa: E731
     return models, jax.tree.map(mean, reports)._replace(diverged=jnp.any(reports.diverged, axis=1))
+
+
+def _common_pace(data: Data, settings: FitSettings, again: Bool[Array, ""] | bool) -> Pace:
+    training, held_out = (
+        jnp.max(jnp.sum(rows, 1, jnp.int32)) for rows in jax.vmap(lambda d: split_rows(d, settings))(data)
+    )
+    return pace_of(training, held_out, settings, again)
+
+
+def _fit_informed(
+    models: Informed,
+    fresh: Informed,
+    data: Data,
+    keys: Array,
+    settings: FitSettings,
+    again: Bool[Array, ""] | bool,
+    task: Task,
+) -> tuple[Informed, FitReport]:
+    """The dynamics, then what the task does not know."""
+    dynamics, report = fit_all(models.dynamics, fresh.dynamics, data, keys, settings, again)
+    nets, behaviour = models.nets, models.behaviour
+    if nets is not None:
+        assert fresh.nets is not None
+        pace = _common_pace(data, settings, again)
+        count = nets.slope.shape[1]
+
+        def one(nets: Any, fresh: Any, data: Data, key: Array) -> Any:
+            assert data.told is not None
+            wanted = wanted_columns(task, data.told)
+            each = jax.random.split(jax.random.fold_in(key, APART), count)
+            return jax.vmap(lambda n, f, k: fit_outcomes(n, f, wanted, data, k, settings, pace))(nets, fresh, each)
+
+        nets, outcome = jax.vmap(one)(nets, fresh.nets, data, keys)
+        report = report._replace(outcome=jax.tree.map(lambda x: jnp.mean(x, axis=1), outcome))
+    if behaviour is not None:
+        dims = len(task.grid.cells)
+        rows = jax.vmap(lambda d: split_rows(d, settings)[0])(data)
+        behaviour = jax.vmap(lambda obs, use: Behaviour.of(obs, use, dims))(data.obs, rows)
+    return Informed(dynamics, nets, behaviour), report

@@ -61,6 +61,15 @@ class Layer(NamedTuple):
     bias: Float[Array, "L fan_out"]
 
 
+def encoded(actions: Actions, action: Shaped[Array, "..."]) -> Float[Array, "A"]:
+    """An action as nets are fed it: bounds to [−1, 1], choices one-hot."""
+    numbers = actions.encode(action)
+    if isinstance(actions, ContinuousActions):
+        low, high = actions.bounds()
+        numbers = 2.0 * (numbers - low) / (high - low) - 1.0
+    return numbers
+
+
 class MixtureNet(Model):
     """L stacked nets: L = 1 for a DMDN, L = D for a DARMDN."""
 
@@ -97,11 +106,7 @@ class MixtureNet(Model):
 
     def inputs(self, obs: Float[Array, "D"], action: Shaped[Array, "..."]) -> Float[Array, "F"]:
         """What the nets are fed: the standardised state and the encoded action."""
-        encoded = self.actions.encode(action)
-        if isinstance(self.actions, ContinuousActions):  # bounds to [−1, 1]
-            low, high = self.actions.bounds()
-            encoded = 2.0 * (encoded - low) / (high - low) - 1.0
-        return jnp.concatenate([self.obs_scaling(obs), encoded])
+        return jnp.concatenate([self.obs_scaling(obs), encoded(self.actions, action)])
 
     def _heads(self) -> list[Layer]:
         """The last layer in three: weights of the components, means, spreads.

@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 from guss import risk
 from guss.errors import GussError
 from guss.task import Task
-from guss.types import Model, Planner, Rollout, Scores
+from guss.types import Judged, Model, Planner, Rollout, Scores
 
 
 class Monitor(eqx.Module):
@@ -80,6 +80,7 @@ class Plan(NamedTuple):
     action: Shaped[Array, "..."]
     diagnostics: Diagnostics
     trajectory: Rollout  # predicted, [P, H, …]
+    behaviour: Float[Array, "B"]  # descriptor of that trajectory
     memory: PyTree  # to hand to the next plan
     seen: PyTree  # what the monitor saw
 
@@ -122,7 +123,7 @@ def roll_out(
         num = jax.tree.leaves(candidates)[0].shape[0]
         everyone = lambda x: jnp.broadcast_to(x[None], (num, *x.shape))  # noqa: E731
         start = everyone(obs)
-        plain = type(model).start is Model.start  # a state is an observation: nothing else to carry along
+        plain = model.plain_state  # nothing else to carry along
         states = None if plain else jax.tree.map(everyone, model.start(obs))
         steps = (jnp.arange(planner.horizon, dtype=jnp.int32), jax.random.split(key, planner.horizon))
         _, (actions, next_obs) = jax.lax.scan(step, (states, start), steps)
@@ -133,11 +134,15 @@ def roll_out(
     return jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), rollouts)
 
 
+def judge(particles: Particles, task: Task, rollout: Rollout) -> Judged:
+    """Every particle's trajectory [P, H, …] as its model sees it; the descriptor is their mean, [B]."""
+    each = jax.vmap(lambda model, one: model.judge(task, one), (particles.axis, 0))(particles.model, rollout)
+    return each._replace(descriptor=jnp.mean(each.descriptor, axis=0))
+
+
 def score(planner: Planner, particles: Particles, task: Task, rollout: Rollout) -> Scores:
     """Reward, cost and cell of one plan, from its predicted trajectories [P, H, …]."""
-    judge = jax.vmap(lambda model, one: model.judge(task, one), (particles.axis, 0))
-    rewards, costs, descriptors = judge(particles.model, rollout)  # [P, H], [P, H, C], [P, B]
-    descriptor = jnp.mean(descriptors, axis=0)
+    rewards, costs, descriptor = judge(particles, task, rollout)
     reward = jnp.mean(jnp.sum(rewards, axis=1))
     finite = (
         jnp.all(jnp.isfinite(rollout.next_obs))
@@ -284,6 +289,7 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
             fallback=fallback,
         ),
         trajectory=trajectory,
+        behaviour=judge(particles, task, trajectory).descriptor,
         memory=planner.memory(search.state),
         seen=search.seen,
     )

@@ -1,0 +1,362 @@
+"""What a Task does not know and a system tells: reward, costs, when an episode ends; and a behaviour to go by.
+
+Small nets beside the model of the dynamics, of (s, a, s'): the reward as a Gaussian density, every unknown cost as a
+classifier, the end of an episode as another. Unsafe steps are rare, so they weigh more while a classifier learns; its
+probabilities are then set right for their true share and calibrated on the held-out rows. Behaviour is where a plan
+leads, by the first principal components of the states seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from guss.models.fitting import Data, FitSettings, Pace, in_order, split_rows, train
+from guss.models.judging import r_squared
+from guss.models.mdn import ACTIVATIONS, Activation, Layer, encoded, softplus
+from guss.models.scaling import Scaling
+from guss.task import Task
+from guss.types import Actions, Judged, Model, Rollout
+
+LOG_STD = (-5.0, 1.0)  # of standardised rewards
+MOST_WEIGHT = 100.0
+"""An unsafe row weighs at most this much more than a safe one."""
+CALIBRATION_STEPS = 12
+APART = 2**18  # folded into a key
+BEYOND = 1.25
+"""The grid of a learned behaviour reaches this much further than what was seen."""
+
+
+class OutcomeReport(NamedTuple):
+    """How good the learned reward and costs are, on held-out rows; NaN where there is nothing to judge by."""
+
+    reward_r2: Float[Array, ""]
+    cost_error: Float[Array, "C"]
+    """Mean log loss of each classifier."""
+    cost_calibration: Float[Array, "C"]
+    """Expected calibration error: by how much probabilities differ from the shares they stand for, 10 bins."""
+    cost_recall: Float[Array, "C"]
+    """Share of the true events that have a probability of one half or more."""
+    cost_share: Float[Array, "C"]
+    """Share of rows with the event."""
+
+
+class OutcomeNets(eqx.Module):
+    """L nets side by side: one of the reward, if it is unknown, and one of every event (costs, the end)."""
+
+    layers: list[Layer]
+    obs_scaling: Scaling
+    reward_scaling: Scaling  # of one number
+    slope: Float[Array, "C"]  # calibrated log odds: slope · log odds + offset
+    offset: Float[Array, "C"]
+    actions: Actions = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
+    rewarded: bool = eqx.field(static=True)
+    """Whether the first net is of the reward."""
+
+    def inputs(
+        self, obs: Float[Array, "D"], action: Shaped[Array, "..."], next_obs: Float[Array, "D"]
+    ) -> Float[Array, "F"]:
+        """What the nets are fed."""
+        return jnp.concatenate([self.obs_scaling(obs), encoded(self.actions, action), self.obs_scaling(next_obs)])
+
+    def outputs(self, inputs: Float[Array, "B F"], noise: Float[Array, "B D"] | None = None) -> Float[Array, "L B 2"]:
+        """Mean and raw log spread of the reward; log odds of events, in the first of the two.
+
+        `noise`, on the standardised next observation, is for the events alone.
+        """
+        count = self.layers[0].bias.shape[0]
+        hidden = jnp.broadcast_to(inputs[None], (count, *inputs.shape))
+        if noise is not None:
+            blurred = jnp.pad(noise, [(0, 0), (inputs.shape[1] - noise.shape[1], 0)])  # the next observation is last
+            of_events = (jnp.arange(count) >= int(self.rewarded)).astype(jnp.float32)
+            hidden = hidden + of_events[:, None, None] * blurred[None]
+        for i, layer in enumerate(self.layers):
+            hidden = ACTIVATIONS[self.activation](hidden) if i else hidden
+            hidden = jnp.matmul(hidden, layer.weight) + layer.bias[:, None]
+        return hidden
+
+    def reward(self, outputs: Float[Array, "L B 2"]) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
+        """Mean and log standard deviation of the standardised reward."""
+        low, high = LOG_STD
+        spread = high - softplus(high - outputs[0, :, 1])
+        return outputs[0, :, 0], low + softplus(spread - low)
+
+    def log_odds(self, outputs: Float[Array, "L B 2"]) -> Float[Array, "C B"]:
+        """Of every event, as the nets say."""
+        return outputs[int(self.rewarded) :, :, 0]
+
+    def probabilities(self, outputs: Float[Array, "L B 2"]) -> Float[Array, "C B"]:
+        """Of every event, calibrated."""
+        return jax.nn.sigmoid(self.slope[:, None] * self.log_odds(outputs) + self.offset[:, None])
+
+
+class Behaviour(eqx.Module):
+    """Principal components of the states seen, scaled so that what was seen lies within [−1, 1]."""
+
+    shift: Float[Array, "D"]
+    axes: Float[Array, "D B"]
+
+    @classmethod
+    def of(cls, obs: Float[Array, "rows D"], use: Bool[Array, "rows"], dims: int) -> Behaviour:
+        """The `dims` directions along which standardised observations differ most."""
+        scaling = Scaling.of(obs, use)
+        rows = jnp.where(use[:, None], jax.vmap(scaling)(obs), 0.0)  # standardised, so zero is the mean
+        covariance = jnp.matmul(rows.T, rows) / jnp.maximum(jnp.sum(use), 1).astype(jnp.float32)
+        directions = jnp.linalg.eigh(covariance)[1][:, ::-1][:, :dims]
+        reach = BEYOND * jnp.maximum(jnp.max(jnp.abs(jnp.matmul(rows, directions)), axis=0), 1e-3)
+        return cls(scaling.mean, directions / scaling.std[:, None] / reach[None])
+
+    def __call__(self, rollout: Rollout) -> Float[Array, "B"]:
+        """Where a plan leads."""
+        return (rollout.next_obs[-1] - self.shift) @ self.axes
+
+
+class Informed(Model):
+    """A model of the dynamics that has also learned what the Task leaves open."""
+
+    dynamics: Model
+    nets: OutcomeNets | None  # arrays with a leading axis: several nets' opinions, averaged; None: nothing to learn
+    behaviour: Behaviour | None
+
+    @property
+    def num_particles(self) -> int:
+        """Those of the dynamics."""
+        return self.dynamics.num_particles
+
+    @property
+    def plain_state(self) -> bool:
+        """As the dynamics."""
+        return self.dynamics.plain_state
+
+    def start(self, obs: Float[Array, "D"]) -> PyTree:
+        """As the dynamics."""
+        return self.dynamics.start(obs)
+
+    def seen(self, state: PyTree) -> Float[Array, "D"]:
+        """As the dynamics."""
+        return self.dynamics.seen(state)
+
+    def predict(
+        self, state: PyTree, action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
+    ) -> PyTree:
+        """As the dynamics."""
+        return self.dynamics.predict(state, action, key, particle)
+
+    def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]] | None:
+        """As the dynamics."""
+        return self.dynamics.policy_inputs()
+
+    def by_the_mean(self) -> Informed:
+        """The dynamics by their mean."""
+        return dataclasses.replace(self, dynamics=self.dynamics.by_the_mean())
+
+    def for_plans(self) -> tuple[Model, Literal[0] | None]:
+        """The dynamics' own layout; where particles have models of their own, they have opinions of their own too."""
+        dynamics, axis = self.dynamics.for_plans()
+        nets, behaviour, count = self.nets, self.behaviour, self.num_particles
+        if axis == 0:
+            each = lambda x: jnp.concatenate([x] * (count // x.shape[0]))[:, None]  # noqa: E731
+            same = lambda x: jnp.broadcast_to(x[None], (count, *x.shape))  # noqa: E731
+            nets, behaviour = jax.tree.map(each, nets), jax.tree.map(same, behaviour)
+        return Informed(dynamics, nets, behaviour), axis
+
+    def judge(self, task: Task, rollout: Rollout) -> Judged:
+        """As the Task says where it knows, otherwise as was learned. After the predicted end nothing counts."""
+        reward = None if task.reward is None else jax.vmap(task.reward_of)(*rollout)
+        events = None
+        if self.nets is not None:
+            learned, events = self._opinions(self.nets, rollout)
+            reward = learned if reward is None else reward
+        assert reward is not None  # the Task knows it, or there are nets
+        columns, used = [], 0
+        for constraint in task.constraints:
+            if constraint.learned:
+                assert events is not None
+                columns.append(constraint.cost(events[used]).astype(jnp.float32))
+                used += 1
+            else:
+                columns.append(jax.vmap(lambda *step, c=constraint: jnp.asarray(c.cost(*step), jnp.float32))(*rollout))
+        cost = jnp.stack(columns, axis=1) if columns else jnp.zeros((reward.shape[0], 0))
+        if task.learns_end:
+            assert events is not None
+            going_on = jnp.cumprod(events[used] < 0.5, dtype=jnp.float32)
+            going_on = jnp.concatenate([jnp.ones(1), going_on[:-1]])  # the last step itself counts
+            reward, cost = reward * going_on, cost * going_on[:, None]
+        descriptor = task.descriptor if self.behaviour is None else self.behaviour
+        assert descriptor is not None
+        return Judged(reward, cost, descriptor(rollout))
+
+    def _opinions(self, nets: OutcomeNets, rollout: Rollout) -> tuple[Float[Array, "H"] | None, Float[Array, "C H"]]:
+        """Reward (if it is learned) and probabilities of all events, step by step; the mean over all nets."""
+
+        def one(nets: OutcomeNets) -> tuple[Array | None, Array]:
+            outputs = nets.outputs(jax.vmap(nets.inputs)(*rollout))
+            mean = nets.reward(outputs)[0][:, None] if nets.rewarded else None
+            reward = None if mean is None else jax.vmap(nets.reward_scaling.undo)(mean)[:, 0]
+            return reward, nets.probabilities(outputs)
+
+        return jax.tree.map(lambda x: jnp.mean(x, axis=0), jax.vmap(one)(nets))
+
+
+# ---------------------------------------------------------------------------------------------------------- making it
+
+
+def num_told(task: Task) -> int:
+    """Numbers that the system tells of every step, where any is to be learned: reward, costs, the end."""
+    learned = task.reward is None or any(c.learned for c in task.constraints) or task.learns_end
+    return 2 + len(task.constraints) if learned else 0
+
+
+def make_outcome_nets(
+    task: Task, key: PRNGKeyArray, hidden: tuple[int, ...], activation: Activation
+) -> OutcomeNets | None:
+    """Untrained nets for what a task does not know; None if it knows reward, costs and end."""
+    events = sum(c.learned for c in task.constraints) + task.learns_end
+    count = events + (task.reward is None)
+    if count == 0:
+        return None
+    size, actions = task.observations.size, task.actions
+    action = jax.ShapeDtypeStruct(actions.shape, actions.dtype)
+    widths = (2 * size + jax.eval_shape(lambda a: encoded(actions, a), action).shape[0], *hidden, 2)
+    keys = jax.random.split(key, len(widths))
+    layers = [
+        Layer(jax.random.normal(keys[i], (count, a, b)) / jnp.sqrt(float(a)), jnp.zeros((count, b)))
+        for i, (a, b) in enumerate(pairwise(widths))
+    ]
+    scalings = Scaling.identity(size), Scaling.identity(1)
+    return OutcomeNets(layers, *scalings, jnp.ones(events), jnp.zeros(events), actions, activation, task.reward is None)
+
+
+def informed(dynamics: Model, task: Task, key: PRNGKeyArray, count: int, hidden: Any, activation: Any) -> Informed:
+    """A model with `count` sets of nets for what the task does not know."""
+    nets = jax.vmap(lambda k: make_outcome_nets(task, k, hidden, activation))(jax.random.split(key, count))
+    size, dims = task.observations.size, len(task.grid.cells)
+    behaviour = None if task.descriptor is not None else Behaviour(jnp.zeros(size), jnp.eye(size, dims))
+    return Informed(dynamics, nets, behaviour)
+
+
+# ------------------------------------------------------------------------------------------------------------ fitting
+
+
+def fit_outcomes(
+    nets: OutcomeNets,
+    fresh: OutcomeNets,
+    wanted: Float[Array, "rows O"],
+    data: Data,
+    key: PRNGKeyArray,
+    settings: FitSettings,
+    pace: Pace,
+) -> tuple[OutcomeNets, OutcomeReport]:
+    """Train one set of nets. `wanted` are the columns of `data.told` that they are of, the reward first if it is."""
+    training, held_out = split_rows(data, settings)
+    num_training, num_held_out = (jnp.sum(rows, dtype=jnp.int32) for rows in (training, held_out))
+    nets = nets if settings.warm_start else fresh
+    rewarded = int(nets.rewarded)
+    rewards, events = wanted[:, :rewarded], (wanted[:, rewarded:] > 0.0).astype(jnp.float32)
+    nets = eqx.tree_at(lambda n: n.obs_scaling, nets, Scaling.of(data.obs, training))
+    if rewarded:
+        nets = eqx.tree_at(lambda n: n.reward_scaling, nets, Scaling.of(rewards, training))
+        rewards = jax.vmap(nets.reward_scaling)(rewards)
+    often = jnp.sum(jnp.where(training[:, None], events, 0.0), axis=0)
+    weight = jnp.clip((num_training.astype(jnp.float32) - often) / jnp.maximum(often, 1.0), 1.0, MOST_WEIGHT)
+
+    order = in_order(training, held_out)
+    inputs = jax.vmap(nets.inputs)(data.obs, data.action, data.next_obs)[order]
+    truth, happened = rewards[order], events[order]
+    # Plans go by predicted states, which are not quite the true ones: what is unsafe is learned from states that are a
+    # little off, so that probabilities rise before the edge and not at it.
+    size = data.obs.shape[1]
+    still = settings.cost_blur * jax.random.normal(jax.random.fold_in(key, APART), (data.obs.shape[0], size))
+    split = lambda n: n.layers  # noqa: E731
+
+    def losses(beta: float) -> Any:
+        def each(weights: Any, rows: Int[Array, "N"], normals: Array | None = None) -> Float[Array, "N"]:
+            net: OutcomeNets = eqx.tree_at(split, nets, weights)
+            noise = still[order[rows]] if normals is None else settings.cost_blur * normals
+            outputs = net.outputs(inputs[rows], noise)
+            odds, hit = net.log_odds(outputs), happened[rows].T
+            total = jnp.sum(weight[:, None] * hit * softplus(-odds) + (1.0 - hit) * softplus(odds), axis=0)
+            if rewarded:
+                mean, log_std = net.reward(outputs)
+                error = (truth[rows, 0] - mean) ** 2
+                # As beta_nll of the dynamics: likelihood, but the spread does not starve the mean. Judged by squares.
+                likelihood = 0.5 * error * jnp.exp(-2.0 * log_std) + log_std
+                total = total + (
+                    error if beta == 0.0 else likelihood * jax.lax.stop_gradient(jnp.exp(2 * beta * log_std))
+                )
+            return total
+
+        return each
+
+    done = train(split(nets), losses(0.5), losses(0.0), num_training, num_held_out, key, settings, pace, size)
+    nets = eqx.tree_at(split, nets, done.best_weights)
+    odds = nets.log_odds(nets.outputs(jax.vmap(nets.inputs)(data.obs, data.action, data.next_obs), still))
+    # Trained as if events were `weight` times as frequent: take that back, then calibrate on what was held out.
+    slope, offset = jax.vmap(_calibrated, (0, 1, None))(odds - jnp.log(weight)[:, None], events, held_out)
+    nets = eqx.tree_at(lambda n: (n.slope, n.offset), nets, (slope, offset - slope * jnp.log(weight)))
+    return nets, _judged(nets, data, wanted, held_out, still)
+
+
+def _calibrated(
+    odds: Float[Array, "rows"], event: Float[Array, "rows"], use: Bool[Array, "rows"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Platt's scaling: slope and offset of the log odds that fit the rows best, by Newton's method.
+
+    A normal prior of deviation 1 around (1, 0) keeps them where few events, or none, were held out.
+    """
+    features = jnp.stack([odds, jnp.ones_like(odds)], axis=1)
+    prior = jnp.asarray([1.0, 0.0])
+
+    def newton(_: Array, point: Float[Array, "2"]) -> Float[Array, "2"]:
+        chance = jax.nn.sigmoid(features @ point)
+        gradient = features.T @ jnp.where(use, chance - event, 0.0) + point - prior
+        curvature = (features * jnp.where(use, chance * (1.0 - chance), 0.0)[:, None]).T @ features + jnp.eye(2)
+        step = jnp.linalg.solve(curvature, gradient)
+        return point - jnp.clip(step, -1.0, 1.0)
+
+    slope, offset = jax.lax.fori_loop(0, CALIBRATION_STEPS, newton, prior)
+    return jnp.maximum(slope, 0.1), offset
+
+
+def _judged(
+    nets: OutcomeNets,
+    data: Data,
+    wanted: Float[Array, "rows O"],
+    use: Bool[Array, "rows"],
+    noise: Float[Array, "rows D"],
+) -> OutcomeReport:
+    rewarded = int(nets.rewarded)
+    outputs = nets.outputs(jax.vmap(nets.inputs)(data.obs, data.action, data.next_obs), noise)
+    r2 = jnp.asarray(jnp.nan)
+    if rewarded:
+        guess = jax.vmap(nets.reward_scaling.undo)(nets.reward(outputs)[0][:, None])
+        r2 = r_squared(wanted[:, :1], guess, use)[0]
+    events, chance = (wanted[:, rewarded:] > 0.0).astype(jnp.float32).T, nets.probabilities(outputs)
+    weight = use.astype(jnp.float32)
+    count = jnp.sum(weight)
+    mean = lambda x: jnp.sum(jnp.where(use[None], x, 0.0), axis=1) / count  # noqa: E731
+    safe = jnp.clip(chance, 1e-6, 1.0 - 1e-6)
+    hits = events * weight[None]
+    bins = jnp.clip((chance * 10.0).astype(jnp.int32), 0, 9)
+    inside = jax.nn.one_hot(bins, 10) * weight[None, :, None]  # [C, rows, bins]
+    gaps = jnp.abs(jnp.einsum("crb,cr->cb", inside, chance - events))
+    return OutcomeReport(
+        reward_r2=r2,
+        cost_error=-mean(events * jnp.log(safe) + (1.0 - events) * jnp.log(1.0 - safe)),
+        cost_calibration=jnp.sum(gaps, axis=1) / count,
+        cost_recall=jnp.sum(jnp.where(chance >= 0.5, hits, 0.0), axis=1) / jnp.sum(hits, axis=1),
+        cost_share=mean(events),
+    )
+
+
+def wanted_columns(task: Task, told: Float[Array, "rows O"]) -> Float[Array, "rows W"]:
+    """The numbers that nets are fitted to, of all that were told: reward, costs, the end."""
+    which = [*[0] * (task.reward is None), *(1 + i for i, c in enumerate(task.constraints) if c.learned)]
+    return told[:, jnp.asarray([*which, *[-1] * task.learns_end], jnp.int32)]
