@@ -10,9 +10,11 @@ import tyro
 
 import guss
 from guss.commands.bench import Bench
+from guss.commands.check_env import CheckEnv
 from guss.commands.eval import Eval
 from guss.commands.export import Export
 from guss.commands.fit import Fit
+from guss.commands.init import Init
 from guss.commands.list import List
 from guss.commands.plan import Plan
 from guss.commands.replay import Replay
@@ -33,6 +35,8 @@ COMMANDS = {
     "fit": Fit,
     "export": Export,
     "reproduce": Reproduce,
+    "check-env": CheckEnv,
+    "init": Init,
     "plan": Plan,
     "bench": Bench,
     "list": List,

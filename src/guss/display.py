@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from guss.metrics import MEASURES
 
@@ -118,6 +119,9 @@ class RunProgress:
         if not self._quiet and not self._console.is_terminal:
             line = f"{self._name}episode {news.episode + 1}/{self._episodes} ({news.phase}): {text}"
             self._console.print(line, highlight=False, soft_wrap=True)
+        if not self._quiet:
+            for trouble in news.trouble:
+                self._console.print(Text(f"  {trouble}", style="red"), soft_wrap=True)
 
     def step(self, done: int) -> None:
         """So many steps of the episode under way are over, where they are done one by one."""
@@ -290,3 +294,23 @@ def print_bench(console: Console, record: dict[str, Any]) -> None:
             f"  {point['axis']} {point['value']:,}: {point['ms']:,.2f} ms, {point['program_mb']:,.1f} MB",
             highlight=False,
         )
+
+
+def print_findings(env: str, findings: dict[str, list[Any]], problems: int, flags: str) -> None:
+    """What `guss check-env` found, in words, and what to do next."""
+    console = make_console()
+    colours = {"What is risky": "yellow", "What is wrong": "red"}
+    for title, found in findings.items():
+        if not found:
+            continue
+        console.print(f"[bold {colours.get(title, '')}]{title}[/]")
+        table = Table(box=None, show_header=False, pad_edge=True)
+        table.add_column(no_wrap=True, style="dim")
+        table.add_column(overflow="fold")
+        for finding in found:
+            table.add_row(finding.topic, Text(finding.text))
+        console.print(table)
+    if problems:
+        console.print(f"[bold red]Not ready[/]: {problems} problem{'s' * (problems > 1)}, told above.")
+    else:
+        console.print(Text(f"Ready. Go on with: guss run --env {env}{flags}"))

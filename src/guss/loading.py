@@ -22,6 +22,8 @@ def load_module(name: str) -> ModuleType:
             raise GussError(f"there is no file {name!r} to import")
         if path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", None) == str(path):
             return sys.modules[path.stem]
+        if str(path.parent) not in sys.path:  # modules beside it are found, as when Python runs it
+            sys.path.insert(0, str(path.parent))
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None
         assert spec.loader is not None
@@ -52,11 +54,15 @@ def load_object(name: str) -> Any:
     return getattr(module, attribute)
 
 
-def _presets() -> dict[str, Path]:
-    """The experiments by name: beside the sources in a checkout, inside the package if installed."""
+def shipped(name: str) -> list[Path]:
+    """A folder that comes with guss: inside the package if it is installed, beside the sources in a checkout."""
     here = Path(__file__).resolve().parent
-    folders = [folder for folder in (here / "experiments", here.parents[1] / "experiments") if folder.is_dir()]
-    return {path.stem: path for folder in reversed(folders) for path in folder.glob("*.toml")}
+    return [folder for folder in (here / name, here.parents[1] / name) if folder.is_dir()]
+
+
+def _presets() -> dict[str, Path]:
+    """The experiments by name."""
+    return {path.stem: path for folder in reversed(shipped("experiments")) for path in folder.glob("*.toml")}
 
 
 def load_preset(name: str) -> dict[str, Any]:

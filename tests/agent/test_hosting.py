@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from guss.agent.agent import Agent
-from guss.agent.hosting import Fleet, derived_seed, play, random_actor, told_costs
+from guss.agent.hosting import derived_seed, make_fleet, play, random_actor, told_costs
 from guss.agent.traces import read_trace
 from guss.envs import ENVS, EnvSpec
 from guss.errors import GussError
@@ -115,7 +115,7 @@ def keys(count=2):
 
 
 def test_a_fleet_does_what_single_environments_do():
-    fleet = Fleet(cart_task(), IDS["cart"], (3, 4))
+    fleet = make_fleet(cart_task(), ENVS["cart"].item, (3, 4), 60.0)
     actor = random_actor(cart_task(), keys(), "smooth")
     played = play([(fleet, actor)], 2)
     actions = np.stack([actor(np.zeros((2, 2), np.float32), t) for t in range(LENGTH)])
@@ -137,7 +137,7 @@ def test_a_fleet_does_what_single_environments_do():
 @pytest.mark.parametrize("env", ["cart", "cart-tells-all", "cart-tells-nothing"])
 def test_costs_are_the_environments_own_or_the_tasks(env):
     """By name, as a single number, or by the Task's functions where the environment tells none."""
-    fleet = Fleet(cart_task(), IDS[env], (0, 1, 2))
+    fleet = make_fleet(cart_task(), ENVS[env].item, (0, 1, 2), 60.0)
     moves = play([(fleet, lambda obs, t: np.ones((3, 1), np.float32))], 0).moves
     assert moves.cost.shape == (LENGTH, 3, 1)
     np.testing.assert_array_equal(moves.cost[..., 0], moves.next_obs[..., 0] > 1.0)

@@ -41,7 +41,7 @@ def finish_episode(home, number, reward=0.0):
         timing |= {"r2_horizon": [[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]], "best_epoch": [7, 8]}
     (home / "traces").mkdir(parents=True, exist_ok=True)
     phase, total = "plan" if number else "random", np.full(2, STEPS * (number + 1))
-    store_episode(home, SEEDS, task, number, phase, Played.whole(moves), timing, total)
+    store_episode(home, SEEDS, task, number, phase, Played.whole(task, moves), timing, total)
     rows = [row for row in read_lines(home / "episodes.jsonl") if row["episode"] == number]
     return rows[-2:], timing
 

@@ -23,13 +23,15 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from guss import checkpoint
 from guss.agent.episodes import run_episodes, with_model_inputs
 from guss.agent.exploration import explore, explore_episodes
-from guss.agent.learner import Learner, diverged, divergence_error
-from guss.agent.settings import AgentSettings, settings_from, settings_from_json
+from guss.agent.hosting import Played, hard_violations
+from guss.agent.learner import Batch, Learner, diverged, divergence_error, told_of
+from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from, settings_from_json
 from guss.agent.systems import Checked, HostSystem, check_finite, resolve
 from guss.agent.traces import Trace, read_traces
 from guss.errors import GussError
 from guss.loading import find_preset
 from guss.models.judging import FitReport, plain
+from guss.models.outcomes import OutcomeReport
 from guss.planners import make_planner
 from guss.planners.engine import Diagnostics, Plan, plan_one
 from guss.task import Task
@@ -47,6 +49,8 @@ class Episode:
     mean_reward: float
     unsafe_pct: float
     """Share of steps with any soft constraint violated."""
+    hard_stop: bool = False
+    """Whether it ended because a hard limit was violated."""
     model: dict[str, Any] = field(default_factory=dict)
     """How good the model was on held-out data: nll, r2, ks; r2_horizon on this very episode."""
     fit_seconds: float = 0.0
@@ -68,7 +72,8 @@ class Agent:
         method: str = "guss",
         **settings: Any,
     ) -> None:
-        """`system`: an environment's name, a Task, or a Gymnasium environment (with its `task`, unless it is ours).
+        """`system`: an environment's name, a Task, or a Gymnasium environment, with its `task` where reward and cost
+        are known; otherwise they are learned from what it tells.
 
         `initial_policy(obs)`: your own controller, for the first episodes instead of random actions. `traces`: logged
         transitions to learn from before the first step (NPZ, CSV, Parquet, folders of them, or batches); then no
@@ -76,21 +81,23 @@ class Agent:
         `planner`, `net` and `fit` as dicts; what is not given comes from the preset of that name in experiments/, or
         the defaults.
         """
-        self.task, self.env = resolve(system, task)
+        known, self.env = resolve(system, task)
         logged = [trace if isinstance(trace, tuple) else read_traces([trace]) for trace in traces]
         if logged:
             settings.setdefault("initial_episodes", 0)
-        chosen = find_preset(self.task.name) if preset is None else preset
+        chosen = find_preset(known.name) if preset is None else preset
+        if "reward" in known.unknown:
+            chosen = {"initial_episodes": UNKNOWN_EPISODES} | chosen
         self.settings = settings_from(AgentSettings, chosen, method, **settings)
-        self.planned = self.task.with_margin(self.settings.planning_margin)
-        """The task as plans see it."""
+        self.task, self.planned = self.settings.tasks(known)
+        """The task by which steps are judged, and as plans see it."""
         self.initial_policy = initial_policy
         self.planner: Planner = make_planner(
             method, self.task, horizon=self.settings.horizon, budget=self.settings.budget, **self.settings.planner
         )
         self.seed = seed
         self.key = jax.random.key(seed)
-        self.learner = Learner(self.settings, self.task, self.key[None], capacity=8 * self.task.episode_length)
+        self.learner = Learner(self.settings, self.planned, self.key[None], capacity=8 * self.task.episode_length)
         self.checked = Checked(self.task)
         self.history: list[Episode] = []
         self.last_plan: Diagnostics | None = None
@@ -99,6 +106,7 @@ class Agent:
         self._fitted_rows = -1  # how many rows the model was last fitted to
         self._fit_seconds = self._plan_seconds = 0.0
         self._steps: list[tuple[Transition, bool]] = []  # of the episode under way; whether to learn from them
+        self._terminated = False
         self._acts = 0
         self._memory: PyTree = ()
         self._begin()
@@ -141,16 +149,23 @@ class Agent:
         self._plan_seconds += time.perf_counter() - started
         return np.asarray(action)  # also where NumPy made a scalar of it
 
-    def observe(self, transition: Transition, *, end: bool = False, use: bool = True) -> None:
+    def observe(self, transition: Transition, *, end: bool = False, terminated: bool = False, use: bool = True) -> bool:
         """What the system did. `reward` and `cost` may be None: then the task's functions say.
 
-        `end`: the episode is over (it also is after the task's episode length). `use=False`: not to be learned from, as
-        when the system was moved by hand. A transition that is not usable is an error, and nothing of it is kept.
+        Returns whether the episode is over: by `end`, after the task's episode length, or since a hard limit was
+        violated (then `history[-1].hard_stop` says so, and the system must not be driven on). `terminated`: the system
+        ended it itself, which is learned. `use=False`: not to be learned from, as when the system was moved by hand. A
+        transition that is not usable is an error, and nothing of it is kept.
         """
         where = f"episode {self.episode}, step {len(self._steps)}"
-        self._steps.append((self.checked.transition(transition, where), use))
-        if end or len(self._steps) >= self.task.episode_length:
+        move = self.checked.transition(transition, where)
+        self._steps.append((move, use))
+        self._terminated = terminated
+        stop = bool(hard_violations(self.task, np.asarray(move.cost)))
+        over = end or terminated or stop or len(self._steps) >= self.task.episode_length
+        if over:
             self._close()
+        return over
 
     def reset(self) -> None:
         """A new episode begins; what was observed of an unfinished one is kept as an episode."""
@@ -161,12 +176,11 @@ class Agent:
     def remember(self, trace: Transition | Trace, use: np.ndarray | None = None) -> None:
         """Learn from a batch of logged transitions, arrays [N, …]; reward and cost are not needed."""
         rows = self.checked.batch(trace)
-        use = trace.use if use is None and isinstance(trace, Trace) else use
-        keep = np.ones(len(rows[0]), bool) if use is None else np.asarray(use, bool)
-        if keep.shape != (len(rows[0]),):
-            raise GussError(f"`use` says for each of the {len(rows[0])} transitions, got shape {keep.shape}")
-        obs, action, next_obs, kept = (x[None] for x in (*rows, keep))
-        self.learner.add(obs, action, next_obs, kept)
+        if use is not None:
+            rows = rows._replace(use=np.asarray(use, bool))
+        if rows.use.shape != (len(rows.obs),):
+            raise GussError(f"`use` says for each of the {len(rows.obs)} transitions, got shape {rows.use.shape}")
+        self.learner.add(jax.tree.map(lambda x: x[None], rows))
 
     def fit(self) -> FitReport | None:
         """Fit the model to everything observed so far; does nothing if there is nothing new."""
@@ -226,8 +240,9 @@ class Agent:
             moves = run_episodes(self.planner, learner.models, self.task, keys, **how).transition
             self._plan_seconds += time.perf_counter() - started
         check_finite(self.task, moves, self.episode, [self.seed])
-        alone = jax.tree.map(lambda x: np.asarray(x)[:, 0], moves)
-        self._steps = [(Transition(*(x[t] for x in alone)), True) for t in range(alone.obs.shape[0])]
+        length = int(Played.whole(self.task, moves).length[0])  # shorter if a hard limit is violated
+        alone = jax.tree.map(lambda x: np.asarray(x)[:length, 0], moves)
+        self._steps = [(Transition(*(x[t] for x in alone)), True) for t in range(length)]
         self._close()
 
     def _host_episode(self) -> None:
@@ -236,15 +251,15 @@ class Agent:
         episode = self.episode
         obs = system.reset(self._key_reset, self.seed, episode)
         while self.episode == episode:
-            transition, end, use = system.step(obs, self.act(obs), self._key_steps, len(self._steps))
-            self.observe(transition, end=end, use=use)
+            transition, ended, over, use = system.step(obs, self.act(obs), self._key_steps, len(self._steps))
+            self.observe(transition, end=over, terminated=ended, use=use)
             obs = np.asarray(transition.next_obs)
 
     # ------------------------------------------------------------------------------------------------ save and load
 
     def save(self, path: str | Path) -> None:
         """Write everything learned to a file (without pickle); an episode under way is not part of it."""
-        report = None if self._report is None else [np.asarray(x, float).tolist() for x in self._report]
+        numbers = [np.asarray(x, float).tolist() for x in jax.tree.leaves(self._report)]
         meta = {
             "task": self.task.name,
             "actions": repr(self.task.actions),
@@ -253,7 +268,7 @@ class Agent:
             "history": [asdict(episode) for episode in self.history],
             "learner": self.learner.meta(),
             "fitted_rows": self._fitted_rows,
-            "report": report,
+            "report": numbers or None,
         }
         checkpoint.save(Path(path), "agent", meta, self.learner.state)
 
@@ -270,7 +285,7 @@ class Agent:
         stored = checkpoint.load(Path(path), "agent")
         meta = stored.meta
         settings = settings_from_json(AgentSettings, meta["settings"])
-        names = ("horizon", "budget", "model", "initial_episodes", "explore", "planning_margin")
+        names = ("horizon", "budget", "model", "initial_episodes", "explore", "planning_margin", "learned", "hard")
         own = {name: getattr(settings, name) for name in names}
         nested = {name: meta["settings"][name] for name in ("planner", "net", "fit")}
         agent = cls(
@@ -290,11 +305,10 @@ class Agent:
                 f"the agent in {path} learned with the actions {meta.get('actions')}, "
                 f"task {agent.task.name!r} has {agent.task.actions}"
             )
-        learner = Learner(agent.settings, agent.task, agent.key[None], capacity=meta["learner"]["capacity"])
+        learner = Learner(agent.settings, agent.planned, agent.key[None], capacity=meta["learner"]["capacity"])
         learner.restore(stored.restore(learner.state), meta["learner"])
         agent.history = [Episode(**episode) for episode in meta["history"]]
-        report = None if meta["report"] is None else FitReport(*(np.asarray(x) for x in meta["report"]))  # type: ignore[arg-type]
-        agent.adopt(learner, report)
+        agent.adopt(learner, None if meta["report"] is None else _report_from(meta["report"]))
         agent._fitted_rows = meta["fitted_rows"]
         return agent
 
@@ -306,7 +320,7 @@ class Agent:
     # -------------------------------------------------------------------------------------------------------- the rest
 
     def _begin(self) -> None:
-        self._steps, self._acts = [], 0
+        self._steps, self._acts, self._terminated = [], 0, False
         self._fit_seconds = self._plan_seconds = 0.0
         self._key_episode = jax.random.fold_in(self.key, self.episode)
         self._key_reset, self._key_steps = jax.random.split(self._key_episode)
@@ -316,16 +330,19 @@ class Agent:
     def _close(self) -> None:
         """The episode is over: judge the model by it, keep its transitions, write down what it came to."""
         stack: Any = lambda name: np.stack([getattr(move, name) for move, _ in self._steps])  # noqa: E731
-        obs, action, next_obs = (stack(name)[None] for name in ("obs", "action", "next_obs"))
         reward, cost = stack("reward"), stack("cost")
-        use = np.asarray([[use for _, use in self._steps]])
+        ended = np.arange(len(reward)) == (len(reward) - 1 if self._terminated else -1)
+        use = np.asarray([use for _, use in self._steps])
+        rows = (stack("obs"), stack("action"), stack("next_obs"), use, told_of(reward, cost, ended))
+        batch = Batch(*(x[None] for x in rows))
         model: dict[str, Any] = {}
         if self.phase == "plan" and self._report is not None:
-            ahead = self.learner.ahead(obs, action, next_obs, use)
+            ahead = self.learner.ahead(batch)
             measures = {name: getattr(self._report, name) for name in ("nll", "r2", "ks")}
             measures |= {} if ahead is None else {"r2_horizon": ahead[0]}
+            measures |= {} if self._report.outcome is None else self._report.outcome._asdict()
             model = {name: plain(value) for name, value in measures.items()}
-        self.learner.add(obs, action, next_obs, use)
+        self.learner.add(batch)
         soft = np.asarray(self.task.soft, bool)
         self.history.append(
             Episode(
@@ -334,6 +351,7 @@ class Agent:
                 steps=len(self._steps),
                 mean_reward=float(reward.mean(dtype=np.float64)),
                 unsafe_pct=100.0 * float(np.any(cost[:, soft] > 0, axis=1).mean()),
+                hard_stop=bool(hard_violations(self.task, cost).any()),
                 model=model,
                 fit_seconds=self._fit_seconds,
                 plan_seconds=self._plan_seconds,
@@ -350,6 +368,14 @@ class Agent:
         if not self.learner.per_seed:
             return self.learner.models
         return jax.tree.map(lambda x: x[0], self.learner.models)
+
+
+def _report_from(values: list[Any]) -> FitReport:
+    """A FitReport as `save` wrote it: its numbers, those of learned outcomes last."""
+    count = len(FitReport._fields) - 1
+    own: Any = [np.asarray(x) for x in values]
+    parts = [*own[:count], OutcomeReport(*own[count:]) if own[count:] else None]
+    return FitReport(*parts)
 
 
 @jax.jit

@@ -62,7 +62,7 @@ def _step(
     transition = Transition(
         obs=walk.obs,
         action=plan.action,
-        reward=jnp.asarray(task.reward(walk.obs, plan.action, next_obs), jnp.float32),
+        reward=task.reward_of(walk.obs, plan.action, next_obs),
         cost=task.costs(walk.obs, plan.action, next_obs),
         next_obs=next_obs,
     )

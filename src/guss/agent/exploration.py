@@ -52,7 +52,7 @@ def explore_episodes(task: Task, keys: Key[Array, "S"], steps: int, how: str) ->
             action, key_step = now
             assert task.step is not None
             next_obs = task.step(obs, action, key_step)
-            reward = jnp.asarray(task.reward(obs, action, next_obs), jnp.float32)
+            reward = task.reward_of(obs, action, next_obs)
             return next_obs, Transition(obs, action, reward, task.costs(obs, action, next_obs), next_obs)
 
         actions = explore(task.actions, key_actions, steps, how)

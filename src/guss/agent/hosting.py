@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,6 +16,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from guss.agent.episodes import with_model_inputs
 from guss.agent.exploration import explore
+from guss.agent.learner import Batch, told_of
+from guss.envs import EnvSpec
+from guss.envs.adapting import as_maker, no_cost_error
+from guss.envs.workers import Failure, Worker
 from guss.errors import GussError
 from guss.planners.engine import Monitor, Plan, plan_one
 from guss.task import Task
@@ -29,56 +34,188 @@ class Played(NamedTuple):
     length: Int[np.ndarray, "S"]
     terminated: Bool[np.ndarray, "S"]  # ended by the environment itself, not by the clock
 
+    stopped: Bool[np.ndarray, "S"]  # by a hard limit
+    status: tuple[str, ...]  # of each seed: "ok", or what went wrong with its environment
+
     @classmethod
-    def whole(cls, moves: Transition) -> Played:
-        """Of a compiled task: every episode is as long as can be, and every transition can be learned from."""
+    def whole(cls, task: Task, moves: Transition) -> Played:
+        """Of a compiled task: every episode is as long as can be, unless it violates a hard limit."""
         steps, seeds = np.shape(moves.reward)
-        return cls(moves, np.ones((steps, seeds), bool), np.full(seeds, steps), np.zeros(seeds, bool))
+        violated = hard_violations(task, np.asarray(moves.cost))
+        stopped = np.asarray(violated.any(axis=0))
+        length = np.where(stopped, violated.argmax(axis=0) + 1, steps)
+        use = np.arange(steps)[:, None] < length[None]
+        return cls(moves, use, length, np.zeros(seeds, bool), stopped, ("ok",) * seeds)
+
+    def batch(self) -> Batch:
+        """As a learner takes it."""
+        rows = np.arange(len(self.use))[:, None]
+        reward, cost = np.asarray(self.moves.reward), np.asarray(self.moves.cost)
+        told = told_of(reward, cost, (rows == self.length - 1) & self.terminated)
+        parts = (self.moves.obs, self.moves.action, self.moves.next_obs, self.use, told)
+        return Batch(*(np.swapaxes(x, 0, 1) for x in parts))
+
+
+def hard_violations(task: Task, cost: np.ndarray) -> np.ndarray:
+    """Where a hard limit is violated, from costs [..., C]."""
+    return np.asarray(np.any(cost[..., ~np.asarray(task.soft, bool)] > 0, axis=-1))
+
+
+class Stepped(NamedTuple):
+    """What one step did to every environment of a fleet."""
+
+    moves: Transition  # [S, …]
+    skip: np.ndarray  # [S], not to be learned from
+    terminated: np.ndarray  # [S]
+    over: np.ndarray  # [S], terminated or truncated
+    failed: dict[int, str]  # by row: what went wrong; the step did not happen
 
 
 class Fleet:
     """One environment for each seed, stepped together."""
 
-    def __init__(self, task: Task, gym_id: str, seeds: Sequence[int]) -> None:
+    def __init__(self, task: Task, seeds: Sequence[int]) -> None:
         self.task, self.seeds = task, tuple(seeds)
-        spec = gymnasium.spec(gym_id)
-        mode = "sync" if spec.vector_entry_point is None else "vector_entry_point"
-        own: dict[str, Any] = {"autoreset_mode": AutoresetMode.DISABLED}
-        extra: dict[str, Any] = {"vector_kwargs": own} if mode == "sync" else own
-        self.envs = gymnasium.make_vec(gym_id, num_envs=len(self.seeds), vectorization_mode=mode, **extra)
 
+    @abstractmethod
     def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
         """First observations: each environment gets a seed derived from (seed, episode)."""
-        seeds: Any = [derived_seed(seed, episode) for seed in self.seeds]
-        return self._finite(self.envs.reset(seed=seeds)[0], episode, -1)
 
-    def step(
-        self, obs: np.ndarray, actions: np.ndarray, episode: int, t: int
-    ) -> tuple[Transition, np.ndarray, np.ndarray, np.ndarray]:
-        """What the actions did: transitions [S, …], whom not to learn from, who has terminated, who is over."""
-        next_obs, reward, terminated, truncated, info = self.envs.step(actions)
-        next_obs = self._finite(next_obs, episode, t)
-        cost = told_costs(self.task, info)
-        if cost is None:
-            cost = np.asarray(_costs_of(self.task, obs, actions, next_obs))
-        moves: Any = (obs, actions, np.asarray(reward, np.float32), np.asarray(cost, np.float32), next_obs)
-        skip = np.broadcast_to(np.asarray(info.get("skip", False), bool), terminated.shape)
-        return Transition(*moves), skip, terminated, terminated | truncated
+    @abstractmethod
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
+        """What the actions did to the environments that are `running`."""
 
-    def begin_again(self, rows: Bool[np.ndarray, "S"]) -> None:
-        """Environments that are over must be reset before the others can go on; what they do then does not count."""
-        self.envs.reset(options={"reset_mask": rows})
-
-    def _finite(self, obs: Any, episode: int, t: int) -> np.ndarray:
+    def _finite(self, obs: Any, episode: int, t: int, among: np.ndarray | None = None) -> np.ndarray:
         array = np.array(obs, np.float32)  # a copy: environments may reuse theirs
-        if not np.isfinite(array).all():
-            row, column = np.argwhere(~np.isfinite(array))[0]
+        wrong = ~np.isfinite(array)
+        if among is not None:
+            wrong &= among[:, None]
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
             when = "at its start" if t < 0 else f"step {t}"
             raise GussError(
                 f"the observation of task {self.task.name!r} is not finite in episode {episode}, {when}, seed "
                 f"{self.seeds[row]}, dimension {column}: {array[row, column]}. Episodes before are kept."
             )
         return array
+
+
+class VectorFleet(Fleet):
+    """A Gymnasium id that has a vector environment of its own."""
+
+    def __init__(self, task: Task, gym_id: str, seeds: Sequence[int]) -> None:
+        super().__init__(task, seeds)
+        self.envs: Any = gymnasium.make_vec(
+            gym_id,
+            num_envs=len(self.seeds),
+            vectorization_mode="vector_entry_point",
+            autoreset_mode=AutoresetMode.DISABLED,
+        )
+        self.over = np.zeros(len(self.seeds), bool)
+
+    def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
+        """All at once."""
+        self.over = np.zeros(len(self.seeds), bool)
+        return self._finite(self.envs.reset(seed=[derived_seed(seed, episode) for seed in self.seeds])[0], episode, -1)
+
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
+        """All at once; what an environment does after its end does not count."""
+        if self.over.any():  # those must be reset before the others can go on
+            self.envs.reset(options={"reset_mask": self.over})
+        next_obs, reward, terminated, truncated, info = self.envs.step(actions)
+        self.over = terminated | truncated
+        next_obs = self._finite(next_obs, episode, t)
+        cost = told_costs(self.task, info)
+        if cost is None:
+            cost = np.asarray(_costs_of(self.task, obs, actions, next_obs))
+        moves: Any = (obs, actions, np.asarray(reward, np.float32), np.asarray(cost, np.float32), next_obs)
+        skip = np.broadcast_to(np.asarray(info.get("skip", False), bool), terminated.shape)
+        return Stepped(Transition(*moves), skip, terminated, self.over, {})
+
+
+class HostFleet(Fleet):
+    """Environments of anybody's making, each in a thread of its own: one that raises or hangs fails alone."""
+
+    def __init__(self, task: Task, make: Callable[[], Any], seeds: Sequence[int], timeout: float = 60.0) -> None:
+        super().__init__(task, seeds)
+        self.make, self.timeout = make, timeout
+        self.workers = [Worker(make) for _ in self.seeds]
+        self.in_a_row = [0] * len(self.seeds)
+        """Episodes that failed one after another, of each seed."""
+
+    def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
+        """Each in its thread. One that cannot even be reset, made anew, is told: there is no going on."""
+        found = self._all("reset", {i: (derived_seed(s, episode),) for i, s in enumerate(self.seeds)})
+        for row, failure in [(i, x) for i, x in found.items() if isinstance(x, Failure)]:
+            self.workers[row] = Worker(self.make)
+            again = self._all("reset", {row: (derived_seed(self.seeds[row], episode),)})[row]
+            if isinstance(again, Failure):
+                raise GussError(
+                    f"the environment {self.task.name!r} cannot be reset for episode {episode}, seed "
+                    f"{self.seeds[row]}: {failure}; made anew, {again}. Episodes before are kept."
+                )
+            found[row] = again
+        return self._finite(np.stack([found[i][0] for i in range(len(self.seeds))]), episode, -1)
+
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
+        """All that are running, at the same time."""
+        found = self._all("step", {int(i): (actions[i],) for i in np.flatnonzero(running)})
+        count, failed = len(self.seeds), dict[int, str]()
+        next_obs, reward = np.array(obs), np.zeros(count, np.float32)
+        cost = np.zeros((count, len(self.task.constraints)), np.float32)
+        skip, terminated, truncated = (np.zeros(count, bool) for _ in range(3))
+        for i, result in found.items():
+            if isinstance(result, Failure):
+                failed[i] = self._failure(i, result, episode, t)
+                continue
+            next_obs[i], reward[i], terminated[i], truncated[i], info = result
+            skip[i] = bool(info.get("skip", False))
+            told = told_costs(self.task, info)
+            if told is None:
+                if any(c.learned for c in self.task.constraints):
+                    raise no_cost_error(f"{self.task.name} (episode {episode}, step {t}, seed {self.seeds[i]})", info)
+                told = np.asarray(_costs_of(self.task, obs[i : i + 1], actions[i : i + 1], next_obs[i : i + 1]))[0]
+            cost[i] = told
+            if terminated[i] or truncated[i]:
+                self.in_a_row[i] = 0
+        next_obs = self._finite(next_obs, episode, t, running)
+        if not np.isfinite(reward).all():
+            row = int(np.argmin(np.isfinite(reward)))
+            raise GussError(
+                f"the reward of task {self.task.name!r} is not finite in episode {episode}, step {t}, seed "
+                f"{self.seeds[row]}: {reward[row]}. Episodes before are kept."
+            )
+        moves: Any = (obs, actions, reward, cost, next_obs)
+        return Stepped(Transition(*moves), skip, terminated, terminated | truncated, failed)
+
+    def _failure(self, row: int, failure: Failure, episode: int, t: int) -> str:
+        """One failed: it is made anew for the next episode, unless that has not helped before."""
+        self.in_a_row[row] += 1
+        if t == 0 or self.in_a_row[row] >= MOST_FAILURES:
+            often = "on the first step" if t == 0 else f"in {self.in_a_row[row]} episodes one after another"
+            raise GussError(
+                f"the environment {self.task.name!r} fails {often} (episode {episode}, step {t}, seed "
+                f"{self.seeds[row]}): {failure}. Episodes before are kept; `guss check-env` helps to find out why."
+            )
+        self.workers[row] = Worker(self.make)
+        return str(failure)
+
+    def _all(self, method: str, calls: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """Call several environments at the same time; a Failure in place of what raised or took too long."""
+        for row, args in calls.items():
+            self.workers[row].ask(method, args)
+        return {row: self.workers[row].answer(self.timeout) for row in calls}
+
+
+MOST_FAILURES = 3
+"""So many failed episodes of a seed, one after another, end the run."""
+
+
+def make_fleet(task: Task, spec: EnvSpec, seeds: Sequence[int], timeout: float) -> Fleet:
+    """The environments of a run."""
+    if spec.gym_id and gymnasium.spec(spec.gym_id).vector_entry_point is not None:
+        return VectorFleet(task, spec.gym_id, seeds)
+    return HostFleet(task, as_maker(spec), seeds, timeout)
 
 
 def derived_seed(seed: int, episode: int) -> int:
@@ -90,7 +227,7 @@ def told_costs(task: Task, info: dict[str, Any]) -> np.ndarray | None:
     """The environment's own costs [..., C], if it tells them in a way that fits the task."""
     names = [constraint.name for constraint in task.constraints]
     told = info.get("costs")
-    if isinstance(told, dict) and set(names) <= set(told):
+    if isinstance(told, dict) and set(names) <= set(told):  # several by name
         return np.stack([np.asarray(told[name], np.float32) for name in names], axis=-1)
     if len(names) == 1 and "cost" in info:
         return np.asarray(info["cost"], np.float32)[..., None]
@@ -159,7 +296,8 @@ class _Episode:
         self.fleet, self.act, self.number, self.t = fleet, act, number, 0
         count = len(fleet.seeds)
         self.length, self.terminated = np.full(count, fleet.task.episode_length), np.zeros(count, bool)
-        self.running = np.ones(count, bool)
+        self.running, self.stopped = np.ones(count, bool), np.zeros(count, bool)
+        self.status = ["ok"] * count
         self.rows: list[Transition] = []
         self.skips: list[np.ndarray] = []
         self.obs = fleet.reset(number)
@@ -167,25 +305,32 @@ class _Episode:
 
     def step(self) -> None:
         """Do what was decided, and begin to decide what comes next."""
-        move, skip, ended, over = self.fleet.step(self.obs, np.asarray(self.actions), self.number, self.t)
-        self.rows.append(move)
-        self.skips.append(skip | ~self.running)
+        done = self.fleet.step(self.obs, np.asarray(self.actions), self.running, self.number, self.t)
+        failed = np.isin(np.arange(len(self.running)), list(done.failed))
+        for row, why in done.failed.items():
+            self.status[row] = why
+        self.length[self.running & failed] = self.t  # the step did not happen
+        self.running &= ~failed
+        self.rows.append(done.moves)
+        self.skips.append(done.skip | ~self.running)
         self.t += 1
+        stop = hard_violations(self.fleet.task, np.asarray(done.moves.cost))  # the red button
+        over = done.over | stop
         self.length[self.running & over] = self.t
-        self.terminated |= self.running & ended
+        self.terminated |= self.running & done.terminated
+        self.stopped |= self.running & stop
         self.running &= ~over
-        self.obs = np.asarray(move.next_obs)
+        self.obs = np.asarray(done.moves.next_obs)
         if self.running.any() and self.t < self.fleet.task.episode_length:
             self.actions = self.act(self.obs, self.t)
-            if over.any():
-                self.fleet.begin_again(over)
 
     def played(self) -> Played:
         """All of it, padded to a whole episode."""
         missing = self.fleet.task.episode_length - self.t
         fill = lambda *x: np.pad(np.stack(x), [(0, missing), *[(0, 0)] * np.ndim(x[0])])  # noqa: E731
         use = ~np.pad(np.stack(self.skips), [(0, missing), (0, 0)], constant_values=True)
-        return Played(jax.tree.map(fill, *self.rows), use, self.length, self.terminated)
+        moves = jax.tree.map(fill, *self.rows)
+        return Played(moves, use, self.length, self.terminated, self.stopped, tuple(self.status))
 
 
 def play(crews: Sequence[tuple[Fleet, Actor]], number: int, on_step: Callable[[int], Any] | None = None) -> Played:
@@ -202,5 +347,7 @@ def play(crews: Sequence[tuple[Fleet, Actor]], number: int, on_step: Callable[[i
     parts = [episode.played() for episode in episodes]
     moves: Any = jax.tree.map(lambda *x: np.concatenate(x, axis=1), *(part.moves for part in parts))
     use = np.concatenate([part.use for part in parts], axis=1)
-    length, terminated = (np.concatenate(x) for x in zip(*(part[2:] for part in parts), strict=True))
-    return Played(moves, use, length, terminated)
+    length, terminated, stopped = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("length", "terminated", "stopped")
+    )
+    return Played(moves, use, length, terminated, stopped, sum((part.status for part in parts), ()))

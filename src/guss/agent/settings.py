@@ -13,9 +13,23 @@ from guss.models import MODELS
 from guss.models.fitting import FitSettings
 from guss.models.learned import ModelSettings
 from guss.planners import PLANNERS, as_settings
+from guss.task import LEARNABLE, Task
 
 T = TypeVar("T", bound="AgentSettings")
-PRESET_KEYS = ("env", "episodes", "target", "horizon", "budget", "initial_episodes", "explore", "planning_margin")
+PRESET_KEYS = (
+    "env",
+    "episodes",
+    "target",
+    "horizon",
+    "budget",
+    "initial_episodes",
+    "explore",
+    "planning_margin",
+    "learned",
+    "hard",
+)
+UNKNOWN_EPISODES = 3
+"""Random episodes at the start where reward and cost are not known: what is safe must have been met, too."""
 PRESET_TABLES = ("model", "fit", "planners")
 
 
@@ -43,6 +57,10 @@ class AgentSettings:
     """How random actions follow each other: smooth or iid."""
     planning_margin: float | dict[str, float] = 0.0
     """By how much stricter plans are judged than steps: for all constraints, or for those named."""
+    learned: tuple[str, ...] = ()
+    """What is learned although the Task knows it: reward, cost, behaviour."""
+    hard: tuple[str, ...] = ()
+    """Constraints that are hard limits: a violation ends the episode, and no plan may count on one."""
 
     def __post_init__(self) -> None:
         MODELS[self.model], PLANNERS[self.method]  # unknown names are told here
@@ -50,6 +68,9 @@ class AgentSettings:
             raise GussError(f"initial_episodes must not be negative, got {self.initial_episodes}")
         if self.explore not in EXPLORE:
             raise UnknownNameError("way to explore", self.explore, EXPLORE)
+        for name in self.learned:
+            if name not in LEARNABLE:
+                raise UnknownNameError("thing to learn:", name, LEARNABLE)
 
     @property
     def plans(self) -> bool:
@@ -69,10 +90,18 @@ class AgentSettings:
         """How random actions follow each other: the random method draws each on its own."""
         return self.explore if self.plans else "iid"
 
+    def tasks(self, task: Task) -> tuple[Task, Task]:
+        """The task by which steps are judged, and the one by which plans are."""
+        task = task.with_hard(self.hard)
+        return task, task.forget(self.learned).with_margin(self.planning_margin)
+
     def to_json(self) -> dict[str, Any]:
-        """As plain data; no margin is not mentioned."""
-        plain = json.loads(json.dumps(dataclasses.asdict(self)))
-        return plain if self.planning_margin else {k: v for k, v in plain.items() if k != "planning_margin"}
+        """As plain data; what was added later and is not used is not mentioned."""
+        silent = [name for name in ("planning_margin", "learned", "hard") if not getattr(self, name)]
+        plain = {k: v for k, v in json.loads(json.dumps(dataclasses.asdict(self))).items() if k not in silent}
+        if self.fit.cost_blur == FitSettings.cost_blur:
+            del plain["fit"]["cost_blur"]
+        return plain
 
 
 def settings_from(
@@ -93,6 +122,7 @@ def settings_from(
     model = dict(preset.get("model", {}))
     names = {f.name for f in dataclasses.fields(cls)}
     values: dict[str, Any] = {name: preset[name] for name in PRESET_KEYS if name in preset and name in names}
+    values |= {name: tuple(values[name]) for name in ("learned", "hard") if name in values}
     values |= {"model": model.pop("name")} if "name" in model else {}
     own = dict(preset.get("planners", {}).get(method, {}))
     values |= {name: own.pop(name) for name in ("horizon", "budget") if name in own}  # a planner's own come first

@@ -13,68 +13,48 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from guss.agent.hosting import derived_seed, told_costs
+from guss.agent.learner import Batch, told_of
 from guss.agent.traces import Trace
-from guss.envs import ENVS, make_task
+from guss.envs import ENVS
+from guss.envs.adapting import Adapted, as_maker, check_spaces, describe, find_env, no_cost_error
 from guss.errors import GussError
 from guss.task import Task
 from guss.types import Actions, ContinuousActions, Transition
 
 
-def resolve(system: Any, task: Task | None) -> tuple[Task, gymnasium.Env[Any, Any] | None]:
-    """The Task of a system, and the Gymnasium environment to act on if it is one."""
+def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
+    """The Task of a system, and the environment to act on if it is one; what is not known of it is learned."""
     if isinstance(system, Task):
         if task is not None:
             raise GussError("a Task was given twice: as the system and as `task`")
         return system, None
     if isinstance(system, str) and "/" not in system:
-        task = make_task(system) if task is None else task
-        return task, None if task.reset is not None else gymnasium.make(ENVS[system].item.gym_id)
-    env = gymnasium.make(system) if isinstance(system, str) else system
-    if not isinstance(env, gymnasium.Env):
+        spec = find_env(system)
+        task = spec.make_task() if task is None else task
+        return task, None if spec.make_env is None and task.reset is not None else as_maker(spec)()
+    try:
+        env = Adapted(gymnasium.make(system) if isinstance(system, str) else system)
+    except GussError as error:
+        if "is not an environment" not in str(error):
+            raise
         raise GussError(
             f"an Agent's system is an environment's name, a Task or a Gymnasium environment, "
             f"got {type(system).__name__}"
-        )
+        ) from error
     if task is None:
-        gym_id = None if env.spec is None else env.spec.id
+        spec_of_env = getattr(env.env, "spec", None)
+        gym_id = None if spec_of_env is None else spec_of_env.id
         found = [entry for entry in ENVS if entry.item.gym_id == gym_id]
-        if not found:
-            raise GussError(
-                f"nothing is known of the Gymnasium environment {gym_id or type(env.unwrapped).__name__!r}: describe "
-                f"its reward, constraints and behaviour in a Task and give it as `task=`"
-            )
-        task = found[0].item.make_task()
-    _check_spaces(env, task)
+        name = gym_id or type(getattr(env.env, "unwrapped", env.env)).__name__
+        task = found[0].item.make_task() if found else describe(env, name)
+    check_spaces(env, task)
     return task, env
-
-
-def _check_spaces(env: gymnasium.Env[Any, Any], task: Task) -> None:
-    """The Task and the environment must speak of the same observations and actions."""
-    shape = env.observation_space.shape
-    if shape != (task.observations.size,):
-        raise GussError(
-            f"task {task.name!r} has observations of shape ({task.observations.size},), the environment {shape} "
-            f"({env.observation_space}); flatten them with gymnasium.wrappers.FlattenObservation if they are nested"
-        )
-    space: Any = env.action_space
-    if isinstance(task.actions, ContinuousActions):
-        fits = isinstance(space, gymnasium.spaces.Box) and space.shape == task.actions.shape
-        fits = fits and np.allclose(space.low, task.actions.low) and np.allclose(space.high, task.actions.high)
-    elif task.actions.scalar:
-        fits = isinstance(space, gymnasium.spaces.Discrete)
-        fits = fits and (int(space.n), int(space.start)) == (task.actions.num_values[0], task.actions.first[0])
-    else:
-        fits = isinstance(space, gymnasium.spaces.MultiDiscrete) and space.shape == task.actions.shape
-        fits = fits and np.array_equal(space.nvec, task.actions.num_values)
-        fits = fits and np.array_equal(space.start, task.actions.first)
-    if not fits:
-        raise GussError(f"task {task.name!r} has the actions {task.actions}, the environment has {space}")
 
 
 class HostSystem:
     """One step at a time: a Gymnasium environment, or a compiled task where its own controller runs in Python."""
 
-    def __init__(self, task: Task, env: gymnasium.Env[Any, Any] | None) -> None:
+    def __init__(self, task: Task, env: Adapted | None) -> None:
         self.task, self.env = task, env
 
     def reset(self, key: PRNGKeyArray, seed: int, episode: int) -> np.ndarray:
@@ -82,18 +62,21 @@ class HostSystem:
         if self.env is None:
             assert self.task.reset is not None
             return np.asarray(self.task.reset(key))
-        return self.env.reset(seed=derived_seed(seed, episode))[0]
+        return self.env.reset(derived_seed(seed, episode))[0]
 
-    def step(self, obs: Any, action: np.ndarray, key: PRNGKeyArray, t: int) -> tuple[Transition, bool, bool]:
-        """What the action did, whether the episode is over, and whether to learn from it."""
+    def step(self, obs: Any, action: np.ndarray, key: PRNGKeyArray, t: int) -> tuple[Transition, bool, bool, bool]:
+        """What the action did, whether the system ended the episode or it is over, and whether to learn from it."""
         if self.env is None:
             assert self.task.step is not None
             key_world = jax.random.split(jax.random.fold_in(key, t))[1]
             next_obs = np.asarray(_step(self.task, jnp.asarray(obs), jnp.asarray(action), key_world))
-            return _transition(obs, action, None, None, next_obs), False, True
-        next_obs, reward, terminated, truncated, info = self.env.step(action if action.shape else action.item())
-        move = _transition(obs, action, reward, told_costs(self.task, info), next_obs)
-        return move, bool(terminated or truncated), not info.get("skip", False)
+            return _transition(obs, action, None, None, next_obs), False, False, True
+        next_obs, reward, terminated, truncated, info = self.env.step(action)
+        cost = told_costs(self.task, info)
+        if cost is None and any(c.learned for c in self.task.constraints):
+            raise no_cost_error(f"{self.task.name} (step {t})", info)
+        move = _transition(obs, action, reward, cost, next_obs)
+        return move, terminated, terminated or truncated, not info.get("skip", False)
 
 
 def _transition(obs: Any, action: Any, reward: Any, cost: Any, next_obs: Any) -> Transition:
@@ -109,7 +92,7 @@ def _step(task: Task, obs: Any, action: Any, key: PRNGKeyArray) -> Any:
 
 @jax.jit
 def _judge(task: Task, obs: Any, action: Any, next_obs: Any) -> tuple[Any, Any]:
-    return jnp.asarray(task.reward(obs, action, next_obs), jnp.float32), task.costs(obs, action, next_obs)
+    return task.reward_of(obs, action, next_obs), task.costs(obs, action, next_obs)
 
 
 def check_finite(task: Task, moves: Transition, episode: int, seeds: Sequence[int]) -> None:
@@ -165,8 +148,8 @@ class Checked:
         cost = self._array(cost, (len(names),), np.float32, f"the cost of {where} (constraints {', '.join(names)})")
         return _transition(obs, action, reward, cost, next_obs)
 
-    def batch(self, trace: Transition | Trace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Observations, actions and next observations of a logged trace, [N, …]."""
+    def batch(self, trace: Transition | Trace) -> Batch:
+        """A logged trace, [N, …]."""
         count = len(np.asarray(trace.obs))
         size, actions = self.task.observations.size, self.task.actions
         action, shape = np.asarray(trace.action), (count, *actions.shape)
@@ -183,11 +166,23 @@ class Checked:
                 f"action of the trace must be between {low.tolist()} and {high.tolist()}, got {action[row].tolist()} "
                 f"in row {row} (and {int(outside.sum()) - 1} more); clip them, or widen the task's actions"
             )
-        return (
-            self._array(trace.obs, (count, size), np.float32, "obs of the trace"),
-            action,
-            self._array(trace.next_obs, (count, size), np.float32, "next_obs of the trace"),
+        return Batch(
+            obs=self._array(trace.obs, (count, size), np.float32, "obs of the trace"),
+            action=action,
+            next_obs=self._array(trace.next_obs, (count, size), np.float32, "next_obs of the trace"),
+            use=np.asarray(trace.use, bool) if isinstance(trace, Trace) else np.ones(count, bool),
+            told=self._told(trace, count),
         )
+
+    def _told(self, trace: Transition | Trace, count: int) -> np.ndarray | None:
+        """Reward, costs and ends, where a trace has them all; which end was the system's own it does not say."""
+        if trace.reward is None or trace.cost is None:
+            return None
+        width, names = len(self.task.constraints), ", ".join(c.name for c in self.task.constraints)
+        reward = self._array(trace.reward, (count,), np.float32, "reward of the trace")
+        cost = self._array(trace.cost, (count, width), np.float32, f"cost of the trace (constraints {names})")
+        ended = trace.terminated if isinstance(trace, Trace) else np.zeros(count, bool)
+        return told_of(reward, cost, ended)
 
     def _array(self, value: Any, shape: tuple[int, ...], dtype: Any, what: str) -> np.ndarray:
         try:

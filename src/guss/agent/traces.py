@@ -37,6 +37,7 @@ class Trace(NamedTuple):
     cost: np.ndarray | None  # [N, C]
     use: np.ndarray  # [N], whether to learn from it
     end: np.ndarray  # [N], whether it is the last of its episode
+    terminated: np.ndarray  # [N], whether the system itself ended the episode there
 
 
 def join(traces: Iterable[Trace]) -> Trace:
@@ -220,8 +221,10 @@ def _trace(path: Path, held: dict[str, np.ndarray]) -> Trace:
             end[:-1] |= held[name][1:] != held[name][:-1]
     use = ~held["skip"].astype(bool) if "skip" in held else np.ones(count, bool)
     reward, cost = held.get("reward"), held.get("cost")
+    stop = held["terminated"].astype(bool) if "terminated" in held else np.zeros(count, bool)
     if "next_obs" in held:
-        return Trace(obs, action, column(held["next_obs"]), reward, None if cost is None else column(cost), use, end)
+        told = (reward, None if cost is None else column(cost))
+        return Trace(obs, action, column(held["next_obs"]), *told, use, end, stop)
     # What follows is the next row's observation; an episode's last row has none, so the one before is its last.
     rows = np.flatnonzero(~end)
     if len(rows) == 0:
@@ -230,7 +233,8 @@ def _trace(path: Path, held: dict[str, np.ndarray]) -> Trace:
         )
     pick = lambda x: None if x is None else x[rows]  # noqa: E731
     cost = None if cost is None else column(cost)
-    return Trace(obs[rows], action[rows], obs[rows + 1], pick(reward), pick(cost), use[rows], end[rows + 1])
+    next_rows = (use[rows], end[rows + 1], stop[rows + 1])
+    return Trace(obs[rows], action[rows], obs[rows + 1], pick(reward), pick(cost), *next_rows)
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
@@ -242,7 +246,7 @@ def write_trace(path: str | Path, trace: Trace, **more: np.ndarray) -> None:
     if path.suffix not in FORMATS:
         raise GussError(f"a trace is written to a file that ends in {', '.join(FORMATS)}, got {path}")
     arrays = {name: value for name, value in trace._asdict().items() if value is not None}
-    arrays["skip"], arrays["truncated"] = ~arrays.pop("use"), arrays.pop("end")
+    arrays["skip"], arrays["truncated"] = ~arrays.pop("use"), arrays.pop("end") & ~arrays["terminated"]
     arrays |= more
     buffer = io.BytesIO()
     if path.suffix == ".npz":

@@ -50,19 +50,10 @@ def load_plugins(names: tuple[str, ...]) -> None:
 
 
 def find_task(name: str) -> Task:
-    """A registered environment's Task, or the user's own from `module:name`."""
-    from guss.envs import make_task
-    from guss.task import Task
+    """The Task of an environment: ours, a Gymnasium id, or the user's own from `module:name`."""
+    from guss.envs.adapting import find_env
 
-    if ":" not in name:
-        return make_task(name)
-    from guss.loading import load_object
-
-    found = load_object(name)
-    task = found() if callable(found) and not isinstance(found, Task) else found
-    if not isinstance(task, Task):
-        raise GussError(f"{name} must be a guss.Task or a function that returns one, got {type(task).__name__}")
-    return task
+    return find_env(name).make_task()
 
 
 def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:

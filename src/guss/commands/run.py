@@ -44,7 +44,7 @@ class Run:
     """Learn a model of a system and control it by planning in it (Alg. 1); records go to OUT/<env>-<method>-<hash>."""
 
     env: Annotated[str | None, arg(metavar="NAME", help_behavior_hint=f"(default: {DEFAULT_ENV})")] = None
-    """The environment; see `guss list`. Its preset in experiments/ gives what is not said here."""
+    """The environment: one of `guss list`, a Gymnasium id, or your own as module:function or file.py:function."""
     preset: Annotated[str | None, arg(metavar="NAME|FILE", help_behavior_hint="(default: that of the env)")] = None
     """Another preset of experiments/, such as safe-pendulum-paper, or a TOML file of your own."""
     method: str = "guss"
@@ -72,6 +72,16 @@ class Run:
     """The model: darmdn, dmdn, egocentric, or oracle (the true dynamics, nothing learned)."""
     planning_margin: Annotated[float | None, arg(metavar="X"), FROM_PRESET] = None
     """Plan by limits that are stricter by this, in their own unit; steps are judged by the limits as they are."""
+    learned: Annotated[tuple[str, ...], arg(metavar="PART"), FROM_PRESET] = ()
+    """What to learn although it is known: reward, cost, behaviour. What an environment of your own tells always is."""
+    hard: Annotated[tuple[str, ...], arg(metavar="COST"), FROM_PRESET] = ()
+    """Costs that are hard limits, a red button: a violation ends the episode, and counts worse than any soft one."""
+    episode_length: Annotated[int | None, arg(metavar="T", help_behavior_hint="(default: as it says)")] = None
+    """Steps of an episode, where an environment of your own has no time limit."""
+    without_cost: bool = False
+    """An environment of your own tells no cost: nothing is unsafe."""
+    step_timeout: float = 60.0
+    """Seconds that a step of an environment may take; one that takes longer loses its episode, not the run."""
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
     """Settings of the planner, such as num_new=10 (`guss list --settings` shows them)."""
     net: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
@@ -174,8 +184,8 @@ class Run:
 
     def _config(self, method: str, data: Trace | None) -> RunConfig:
         """The run that the flags and the preset ask for; planner settings on the command line are the method's."""
-        from guss.agent.settings import settings_from
-        from guss.envs import ENVS
+        from guss.agent.settings import UNKNOWN_EPISODES, settings_from
+        from guss.envs.adapting import find_env
         from guss.loading import find_preset, load_preset
         from guss.planners import PLANNERS
         from guss.runs.learning import RunConfig
@@ -185,7 +195,10 @@ class Run:
             raise GussError("--previous says where to go on from: it needs --resume")
         preset = load_preset(self.preset) if self.preset else find_preset(self.env or DEFAULT_ENV)
         env = self.env or preset.get("env", DEFAULT_ENV)
-        ENVS[env], PLANNERS[method]  # unknown names are told before anything else
+        PLANNERS[method]  # unknown names are told before anything else
+        task = find_env(env, episode_length=self.episode_length, without_cost=self.without_cost).make_task()
+        if "reward" in task.unknown:
+            preset = {"initial_episodes": UNKNOWN_EPISODES} | preset
         if self.seeds < 1 or self.seed < 0:
             raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {self.seeds} --seed {self.seed}")
         logged: dict[str, Any] = {}
@@ -202,6 +215,11 @@ class Run:
             env=env,
             seeds=tuple(range(self.seed, self.seed + self.seeds)),
             overlap=self.overlap,
+            learned=self.learned or None,
+            hard=self.hard or None,
+            episode_length=self.episode_length,
+            without_cost=self.without_cost,
+            step_timeout=self.step_timeout,
             **{name: getattr(self, name) for name in FROM_PRESET_OR_FLAG},
             **logged,
         )

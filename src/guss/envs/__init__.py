@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class EnvSpec:
     view: View | None = None
     measure: Literal["mean", "return"] = "mean"
     """What reports call an episode's reward: its mean per step, or its sum, as the paper has it for the car."""
+    make_env: Callable[[], Any] | None = None
+    """Makes an environment that has no Gymnasium id, as an `Adapted` one."""
 
 
 ENVS: Registry[EnvSpec] = Registry(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from guss.envs import ENVS, View
+from guss.envs import View
 from guss.errors import GussError
 from guss.planners.elites import ElitePlanner
 from guss.reports.style import new_canvas, plt, style_of
@@ -25,7 +25,7 @@ MAX_FRAMES = 100
 
 def view_of(replay: Replay) -> View:
     """How the run's environment is shown; plainly by its first observation if it does not say."""
-    found = ENVS[replay.config.env].item.view
+    found = replay.loop.view
     if found is not None:
         return found
     values = np.stack([trace.obs[:, 0] for trace in replay.traces])

@@ -15,13 +15,14 @@ from jaxtyping import Array
 
 from guss.agent.episodes import run_episodes
 from guss.agent.exploration import explore_episodes
-from guss.agent.hosting import Actor, Fleet, Played, planning_actor, play, random_actor
-from guss.agent.learner import Learner, diverged, divergence_error
+from guss.agent.hosting import Actor, Fleet, Played, make_fleet, planning_actor, play, random_actor
+from guss.agent.learner import Batch, Learner, diverged, divergence_error
 from guss.agent.settings import AgentSettings
 from guss.agent.systems import Checked, check_finite
 from guss.agent.traces import Trace
 from guss.checkpoint import Stored
-from guss.envs import ENVS, make_task
+from guss.envs import EnvSpec
+from guss.envs.adapting import find_env
 from guss.errors import GussError
 from guss.models.judging import FitReport, plain
 from guss.planners import make_planner
@@ -46,6 +47,12 @@ class RunConfig(AgentSettings):
     """How many they are."""
     overlap: bool = False
     """Plan for one half of the seeds while the environments of the other half step, where they are not compiled."""
+    episode_length: int | None = None
+    """Steps of an episode, where an environment of the user's own does not say."""
+    without_cost: bool = False
+    """An environment of the user's own tells no cost: nothing is unsafe."""
+    step_timeout: float = 60.0
+    """Seconds that a step of an environment may take; beyond, its episode is given up."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,6 +60,10 @@ class RunConfig(AgentSettings):
             raise GussError(f"a run needs seeds, each once, got {list(self.seeds)}")
         if self.episodes < 1:
             raise GussError(f"a run needs at least 1 episode, got {self.episodes}")
+        if self.episode_length is not None and self.episode_length < 1:
+            raise GussError(f"an episode has at least 1 step, got --episode-length {self.episode_length}")
+        if not self.step_timeout > 0.0:
+            raise GussError(f"the step_timeout is a number of seconds, more than 0, got {self.step_timeout}")
         if self.initial_episodes == 0 and self.learns and self.data is None:
             raise GussError(
                 "a learned model needs at least 1 random episode at the start, or logged data; got initial_episodes 0"
@@ -61,9 +72,10 @@ class RunConfig(AgentSettings):
             raise GussError(f"method {self.method!r} with model {self.model!r} learns nothing, so data are of no use")
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data; a run without logged data says nothing of them, nor one without overlap of that."""
+        """As plain data; of logged data, and of what was added later, only where they are used."""
         silent = [] if self.data is not None else ["data", "data_rows"]
-        silent += [] if self.overlap else ["overlap"]
+        default = {"overlap": False, "episode_length": None, "without_cost": False, "step_timeout": 60.0}
+        silent += [name for name, value in default.items() if getattr(self, name) == value]
         return {k: v for k, v in super().to_json().items() if k not in silent}
 
 
@@ -79,6 +91,13 @@ class EpisodeNews:
     seconds_fit: float
     seconds_plan: float
     seconds_compile: float
+    trouble: tuple[str, ...] = ()
+    """Hard limits that were violated, environments that failed."""
+
+
+def spec_of_run(config: RunConfig) -> EnvSpec:
+    """The environment that a run is on."""
+    return find_env(config.env, episode_length=config.episode_length, without_cost=config.without_cost)
 
 
 def capacity_of(config: RunConfig, task: Task) -> int:
@@ -86,29 +105,34 @@ def capacity_of(config: RunConfig, task: Task) -> int:
     return (config.episodes + math.ceil(config.data_rows / task.episode_length)) * task.episode_length
 
 
-def batch_of(checked: Checked, data: Trace, num_seeds: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def batch_of(checked: Checked, data: Trace, num_seeds: int) -> Batch:
     """The same logged rows for every seed, as a learner takes them: [S, N, …]."""
-    obs, action, next_obs, use = (np.repeat(x[None], num_seeds, axis=0) for x in (*checked.batch(data), data.use))
-    return obs, action, next_obs, use
+    return jax.tree.map(lambda x: np.repeat(x[None], num_seeds, axis=0), checked.batch(data))
 
 
 class Loop:
     """Alg. 1 for all seeds at once, an episode at a time."""
 
     def __init__(self, config: RunConfig, data: Trace | None = None) -> None:
-        self.config, self.task = config, make_task(config.env)
+        spec = spec_of_run(config)
+        self.config, self.view = config, spec.view
+        self.task, self.planned = config.tasks(spec.make_task())
+        """The task by which steps are judged, and as plans see it."""
         if config.horizon > self.task.episode_length:
             raise GussError(
                 f"the horizon of {config.horizon} is longer than the episode of {self.task.episode_length} steps"
             )
-        self.planned = self.task.with_margin(config.planning_margin)
-        """The task as plans see it."""
         self.fleets: list[Fleet] = []
         """The environments to act on, where the task's episodes cannot be compiled; two halves if they overlap."""
-        if self.task.reset is None:
+        if self.task.reset is None or spec.make_env is not None:
+            if spec.make_env is None and not spec.gym_id:
+                raise GussError(
+                    f"task {self.task.name!r} has no reset function, so there is nothing to act on: return an "
+                    f"environment with it, as a pair (environment, Task), or give the Task `step` and `reset`"
+                )
             half = -(-len(config.seeds) // (1 + config.overlap))
             parts = [config.seeds[i : i + half] for i in range(0, len(config.seeds), half)]
-            self.fleets = [Fleet(self.task, ENVS[config.env].item.gym_id, seeds) for seeds in parts]
+            self.fleets = [make_fleet(self.task, spec, seeds, config.step_timeout) for seeds in parts]
         self.planner = make_planner(
             config.method, self.task, horizon=config.horizon, budget=config.budget, **config.planner
         )
@@ -119,9 +143,9 @@ class Loop:
         self.over = False
         """Whether all are, or the target is reached."""
         self.keys = jax.vmap(jax.random.key)(jnp.asarray(config.seeds, jnp.int32))
-        self.learner = Learner(config, self.task, self.keys, capacity_of(config, self.task))
+        self.learner = Learner(config, self.planned, self.keys, capacity_of(config, self.task))
         if data is not None:
-            self.learner.add(*batch_of(Checked(self.task), data, len(config.seeds)))
+            self.learner.add(batch_of(Checked(self.task), data, len(config.seeds)))
 
     def meta(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the arrays."""
@@ -149,12 +173,13 @@ class Loop:
         if self.fleets:
             played = play(list(self._crews(keys, random)), number, on_step)
         elif random:
-            played = Played.whole(jax.device_get(explore_episodes(self.task, keys, self.task.episode_length, how)))
+            moves = jax.device_get(explore_episodes(self.task, keys, self.task.episode_length, how))
+            played = Played.whole(self.task, moves)
         else:
             steps = run_episodes(
                 self.planner, learner.models, self.task, keys, planned=self.planned, per_seed=learner.per_seed
             )
-            played = Played.whole(jax.device_get(steps.transition))
+            played = Played.whole(self.task, jax.device_get(steps.transition))
         check_finite(self.task, played.moves, number, self.config.seeds)
         return played
 
@@ -183,13 +208,10 @@ class Loop:
                 report = self._fit(keys, number)
                 fit_seconds = time.perf_counter() - started
             played = self.play(number, keys, random, on_step)
-            moves = played.moves
-            obs, action, next_obs, use = (
-                np.swapaxes(x, 0, 1) for x in (moves.obs, moves.action, moves.next_obs, played.use)
-            )
+            batch = played.batch()
             if not random:  # before this episode is learned from
-                ahead = self.learner.ahead(obs, action, next_obs, use)
-            self.learner.add(obs, action, next_obs, use)
+                ahead = self.learner.ahead(batch)
+            self.learner.add(batch)
         seconds = time.perf_counter() - started
         rewards, unsafe = per_episode(self.task, played)
         news = EpisodeNews(
@@ -201,6 +223,7 @@ class Loop:
             seconds_fit=fit_seconds,
             seconds_plan=seconds - fit_seconds,
             seconds_compile=clock.seconds,
+            trouble=_trouble(self.config.seeds, played),
         )
         timing = {"episode": number, "fit_seconds": fit_seconds, "plan_seconds": seconds - fit_seconds}
         timing |= {"compile_seconds": clock.seconds, "compiled_programs": clock.programs}
@@ -220,10 +243,22 @@ class Loop:
         return report
 
 
+def _trouble(seeds: tuple[int, ...], played: Played) -> tuple[str, ...]:
+    told = []
+    for seed, steps, stopped, status in zip(seeds, played.length, played.stopped, played.status, strict=True):
+        if stopped:
+            told.append(f"seed {seed}: a hard limit was violated, the episode ended after {steps} steps")
+        if status != "ok":
+            told.append(f"seed {seed}: the environment failed after {steps} steps ({status}), it was made anew")
+    return tuple(told)
+
+
 def _error_record(report: FitReport | None, ahead: np.ndarray | None) -> dict[str, Any]:
     """The model's error as plain numbers, a list per seed."""
     if report is None:
         return {}
     names = ("nll", "r2", "ks", "train_loss", "best_epoch")
     record = {name: plain(getattr(report, name)) for name in names}
+    if report.outcome is not None:
+        record |= {name: plain(value) for name, value in report.outcome._asdict().items()}
     return record | ({} if ahead is None else {"r2_horizon": plain(ahead)})

@@ -14,20 +14,17 @@ import numpy as np
 from jaxtyping import Array
 
 from guss.agent.agent import Agent
-from guss.agent.learner import Learner, diverged, divergence_error
+from guss.agent.learner import Batch, Learner, diverged, divergence_error
 from guss.agent.settings import AgentSettings
 from guss.agent.systems import Checked
 from guss.agent.traces import Trace, pieces, read_trace
-from guss.envs import make_task
 from guss.errors import GussError
 from guss.models.judging import FitReport
-from guss.runs.learning import batch_of, capacity_of
+from guss.runs.learning import batch_of, capacity_of, spec_of_run
 from guss.runs.records import read_lines, read_start, trace_path
 from guss.runs.running import read_config
 from guss.task import Constraint, Grid, Task
 from guss.types import ContinuousActions, Observations
-
-Batch = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # obs, action, next_obs, use: [S, T, …]
 
 
 class Log(NamedTuple):
@@ -59,7 +56,7 @@ class FitNews(NamedTuple):
 def log_of_run(home: Path, episodes: int | None = None) -> Log:
     """The traces of a run, of its first `episodes` or of all that are finished."""
     config = read_config(home)
-    task = make_task(config.env)
+    task, planned = config.tasks(spec_of_run(config).make_task())
     done = min(
         (sum(row["seed"] == seed for row in read_lines(home / "episodes.jsonl")) for seed in config.seeds), default=0
     )
@@ -72,9 +69,9 @@ def log_of_run(home: Path, episodes: int | None = None) -> Log:
         each = [
             _rows(checked, read_trace(trace_path(home, seed, episode)), task.episode_length) for seed in config.seeds
         ]
-        batches.append(tuple(np.stack(parts) for parts in zip(*each, strict=True)))
+        batches.append(jax.tree.map(lambda *x: np.stack(x), *each))
     before = None if start is None else batch_of(checked, start, len(config.seeds))
-    return Log(config, task, config.seeds, capacity_of(config, task), before, batches)  # type: ignore[arg-type]
+    return Log(config, planned, config.seeds, capacity_of(config, task), before, batches)
 
 
 def log_of_files(trace: Trace, task: Task, settings: AgentSettings, seed: int) -> Log:
@@ -89,8 +86,7 @@ def log_of_files(trace: Trace, task: Task, settings: AgentSettings, seed: int) -
 def _rows(checked: Checked, trace: Trace, length: int) -> Batch:
     """An episode as a run holds it: as long as can be, what comes after its end not to be learned from."""
     pad = lambda x: np.pad(x, [(0, length - len(x)), *[(0, 0)] * (x.ndim - 1)])  # noqa: E731
-    obs, action, next_obs = map(pad, checked.batch(trace))
-    return obs, action, next_obs, pad(trace.use)
+    return jax.tree.map(pad, checked.batch(trace))
 
 
 def fit_log(
@@ -108,11 +104,11 @@ def fit_log(
         raise GussError("there is one episode only, and it was to be kept for judging; learn from it with --no-test")
     learner = Learner(log.settings, log.task, log.keys, log.capacity)
     if log.before is not None:
-        learner.add(*log.before)
+        learner.add(log.before)
     told = []
     for number in range(count + 1):
         if number > 0:
-            learner.add(*log.episodes[number - 1])
+            learner.add(log.episodes[number - 1])
         if number == count or (in_turn and number >= log.settings.initial_episodes and learner.rows > 0):
             told.append(_fit(log, learner, number))
             if on_fit is not None:
@@ -128,7 +124,7 @@ def _fit(log: Log, learner: Learner, number: int) -> FitNews:
     assert report is not None
     if (broken := diverged(report)).any():
         raise divergence_error(number, [s for s, bad in zip(log.seeds, broken, strict=True) if bad])
-    ahead = learner.ahead(*log.episodes[number]) if number < len(log.episodes) else None
+    ahead = learner.ahead(log.episodes[number]) if number < len(log.episodes) else None
     report = jax.tree.map(np.asarray, report)
     return FitNews(number, learner.rows, report, ahead, time.perf_counter() - started)
 

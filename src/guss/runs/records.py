@@ -15,6 +15,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ SCHEMA = 1
 def run_folder(out: Path, env: str, method: str, config: dict[str, Any]) -> Path:
     """The folder of a run: its name tells what ran, its hash with which settings."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:8]
-    return out / f"{env}-{method}-{digest}"
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", env.removesuffix(":make_env").replace(".py", "")).strip("-")
+    return out / f"{plain}-{method}-{digest}"
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
@@ -89,7 +91,8 @@ def trace_path(home: Path, seed: int, episode: int) -> Path:
 def digest_of(data: Trace) -> str:
     """Tells logged data apart, whatever file they came from."""
     digest = hashlib.sha256()
-    for part in (data.obs, data.action, data.next_obs, data.use):
+    told = [part for part in (data.reward, data.cost) if part is not None]
+    for part in (data.obs, data.action, data.next_obs, data.use, *told):
         digest.update(f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
 
@@ -162,8 +165,8 @@ def store_episode(
                 "unsafe_steps": int(unsafe[:steps, i].sum()),
                 "unsafe_pct": 100.0 * float(unsafe[:steps, i].mean()),
                 "costs": {c.name: float(mine["cost"][:, k].sum()) for k, c in enumerate(task.constraints)},
-                "hard_stop": False,
-                "status": "ok",
+                "hard_stop": bool(played.stopped[i]),
+                "status": played.status[i],
             }
         )
     append_lines(home / "episodes.jsonl", rows)

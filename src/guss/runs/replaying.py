@@ -174,18 +174,12 @@ class Replay:
         for t in range(len(self)):
             obs = jnp.asarray(np.stack([trace.obs[min(t, len(trace.obs) - 1)] for trace in self.traces]))
             plans = plan_all(planner, self.models, task, obs, keys, memory, np.int32(t), per_seed, fan)
-            behaviours = _behaviours(task, plans.trajectory)
             memory = plans.memory
             plan: Plan = jax.tree.map(lambda x: x[self.row], jax.device_get(plans._replace(memory=())))
             yield Thought(
                 action=np.asarray(plan.action),
                 looked=plan.seen[1],
                 chosen=np.asarray(plan.trajectory.next_obs).mean(axis=0),
-                behaviour=np.asarray(behaviours[self.row]),
+                behaviour=np.asarray(plan.behaviour),
                 diagnostics=plan.diagnostics,
             )
-
-
-@jax.jit
-def _behaviours(task: Task, trajectories: Rollout) -> Float[Array, "S B"]:
-    return jax.vmap(lambda trajectory: jnp.mean(jax.vmap(task.descriptor)(trajectory), axis=0))(trajectories)

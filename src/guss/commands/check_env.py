@@ -1,0 +1,68 @@
+"""`guss check-env`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from guss.commands.common import Plugins, load_plugins, use_compilation_cache
+from guss.errors import GussError
+
+if TYPE_CHECKING:
+    from guss.agent.checking import Finding
+
+TITLES = {"fact": "What it is", "learned": "What will be learned", "risk": "What is risky", "problem": "What is wrong"}
+
+
+@dataclass
+class CheckEnv:
+    """Try an environment out before anything is learned of it, and say in words what was found."""
+
+    env: Annotated[Positional[str], arg(metavar="NAME")]
+    """One of `guss list`, a Gymnasium id, or your own as module:function or file.py:function."""
+    steps: int = 1000
+    """Random transitions to look at."""
+    seed: int = 0
+    """Of the environment and of the random actions."""
+    episode_length: Annotated[int | None, arg(metavar="T", help_behavior_hint="(default: as it says)")] = None
+    """Steps of an episode, where it has no time limit."""
+    without_cost: bool = False
+    """It tells no cost: nothing is unsafe."""
+    step_timeout: float = 60.0
+    """Seconds that a step may take."""
+    json: bool = False
+    """Print the findings as JSON."""
+    plugin: Plugins = ()
+
+    def run(self) -> None:
+        """Check and tell; problems make the command fail."""
+        load_plugins(self.plugin)
+        use_compilation_cache()
+        if self.steps < 1:
+            raise GussError(f"look at least at 1 transition, got --steps {self.steps}")
+        from guss.agent.checking import check_env
+        from guss.envs.adapting import as_maker, find_env
+
+        spec = find_env(self.env, episode_length=self.episode_length, without_cost=self.without_cost)
+        task = spec.make_task()
+        if spec.make_env is None and not spec.gym_id:
+            raise GussError(f"{self.env} is a Task without an environment: there is nothing to compare it with")
+        findings = check_env(as_maker(spec), task, steps=self.steps, seed=self.seed, timeout=self.step_timeout)
+        problems = [finding for finding in findings if finding.kind == "problem"]
+        if self.json:
+            print(json.dumps({"ready": not problems, "findings": [dataclasses.asdict(f) for f in findings]}, indent=2))
+        else:
+            self._print(findings, len(problems))
+        if problems:
+            raise SystemExit(2)
+
+    def _print(self, findings: list[Finding], problems: int) -> None:
+        from guss.display import print_findings
+
+        more = f" --episode-length {self.episode_length}" if self.episode_length else ""
+        more += " --without-cost" * self.without_cost
+        print_findings(self.env, {TITLES[k]: [f for f in findings if f.kind == k] for k in TITLES}, problems, more)
