@@ -40,7 +40,7 @@ def random_data() -> Trace:
     obs, action, use = collect()
     flat = lambda x: x[:EPISODES].reshape(-1, *x.shape[2:])  # noqa: E731
     end = np.arange(EPISODES * STEPS) % STEPS == STEPS - 1
-    return Trace(flat(obs[:, :-1]), flat(action), flat(obs[:, 1:]), None, None, flat(use), end)
+    return Trace(flat(obs[:, :-1]), flat(action), flat(obs[:, 1:]), None, None, flat(use), end, np.zeros_like(end))
 
 
 def main() -> None:
