@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import jax
@@ -17,10 +18,21 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 install_import_hook("guss", "typecheck.check")
 
+# Most of the tests' time is compiling, and many compile the same: programs are kept until the session ends, also for
+# the commands that tests run. Every worker has a folder of its own, because jax writes these files in place.
+COMPILED = tempfile.TemporaryDirectory(prefix="guss-compiled-", ignore_cleanup_errors=True)
+os.environ["GUSS_CACHE_DIR"] = COMPILED.name
+jax.config.update("jax_compilation_cache_dir", COMPILED.name)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
 ROOT = Path(__file__).resolve().parents[1]
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
 settings.register_profile("guss", max_examples=60, **COMMON)
 settings.load_profile("guss")
+
+
+def pytest_unconfigure():
+    COMPILED.cleanup()
 
 
 @pytest.fixture
