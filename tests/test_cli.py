@@ -85,18 +85,18 @@ def write(folder, name, text):
 
 
 def test_help_answers_at_once():
-    """Nothing heavy is imported, and the best of five answers takes under half a second."""
+    """Nothing heavy is imported, and one of five answers at most takes under half a second."""
     code = "import sys, guss.cli; sys.argv = ['guss', '--help']\ntry: guss.cli.main()\nexcept SystemExit: pass\n"
     code += f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stderr.strip() == "[]"
     assert "reproduce" in process.stdout
-    best = float("inf")
-    for _ in range(5):
+    seconds = []
+    while len(seconds) < 5 and min(seconds, default=1.0) >= 0.5:
         start = time.perf_counter()
         subprocess.run([sys.executable, "-m", "guss", "--help"], capture_output=True, check=True)
-        best = min(best, time.perf_counter() - start)
-    assert best < 0.5
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.5
 
 
 @pytest.mark.parametrize("order", ["import guss, gymnasium", "import gymnasium, guss"])

@@ -202,10 +202,16 @@ def test_a_preset_of_ones_own_gives_the_settings_and_flags_override_them(guss_co
 
 
 def test_guss_run_learns_and_reports(guss_command, tmp_path):
-    words = ["--seeds", "2", "--episodes", "2", "--method", "cem", "--fit", "max_steps=100", "--budget", "60"]
-    words += ["--net", "ensemble=1", "hidden=[8]"]
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(
+        "from guss.envs import ENVS, EnvSpec\nfrom guss.envs.pendulum import VIEW, pendulum_task\n"
+        "make = lambda: pendulum_task().replace(episode_length=40)\n"
+        "ENVS.add('shown-pendulum', EnvSpec('none', make, VIEW), summary='for tests', origin=__name__)\n"
+    )
+    words = ["--env", "shown-pendulum", "--plugin", plugin, "--seeds", "2", "--episodes", "2", "--horizon", "4"]
+    learned = ["--method", "cem", "--fit", "max_steps=100", "--budget", "60", "--net", "ensemble=1", "hidden=[8]"]
     more = ["--against", "random", "--replay", "--log", "tensorboard"]
-    process = guss_command("run", "--env", "safe-pendulum", *words, *more, check=0)
+    process = guss_command("run", *words, *learned, *more, check=0)
     assert "episode 1/2 (random)" in process.stderr
     assert "episode 2/2 (plan): reward" in process.stderr
     assert "random, episode 2/2 (random): reward" in process.stderr
@@ -216,7 +222,8 @@ def test_guss_run_learns_and_reports(guss_command, tmp_path):
         assert f"{home.relative_to(tmp_path)}/figures/{name}" in process.stdout
         assert (home / "figures" / name).stat().st_size > 10_000
     assert list((home / "tensorboard").iterdir())
-    as_json = guss_command("run", "--env", "safe-pendulum", *words, "--model", "oracle", "--json", "--quiet", check=0)
+    known = ["--method", "rs", "--budget", "20", "--model", "oracle"]
+    as_json = guss_command("run", *words, *known, "--json", "--quiet", check=0)
     assert as_json.stderr == ""
     assert json.loads(as_json.stdout)["episodes"] == 2
 

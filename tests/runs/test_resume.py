@@ -189,10 +189,11 @@ def plugin(folder):
     return path
 
 
-def command(folder, *words, episodes=12):
-    settings = ["--env", "short-pendulum", "--method", "rs", "--seeds", "2", "--horizon", "3"]
+def command(folder, *words, episodes):
+    """What `config(episodes=episodes)` says, in words; or to go on with it."""
+    settings = ["--env", "short-pendulum", "--method", "rs", "--seeds", "2", "--seed", "3", "--horizon", "3"]
     settings += ["--episodes", str(episodes)]
-    settings += ["--budget", "20", "--net", "hidden=[8]", "--fit", "max_steps=300", "--out", str(folder / "runs")]
+    settings += ["--budget", "20", "--net", "hidden=[8]", "--fit", "epochs=3", "--out", str(folder / "runs")]
     chosen = list(map(str, words)) if words else settings
     return [sys.executable, "-m", "guss", "run", *chosen, "--quiet", "--no-figures", "--plugin", str(plugin(folder))]
 
@@ -206,10 +207,10 @@ def finished(folder):
 def kill_and_resume(tmp_path, kills, episodes, seed):
     """Kill one run at random moments, again and again, then let it end; returns how many episodes each kill left."""
     draw = random.Random(seed)
-    (tmp_path / "whole").mkdir()
-    environment = os.environ | {"GUSS_CACHE_DIR": str(tmp_path / "cache")}
-    subprocess.run(command(tmp_path / "whole", episodes=episodes), check=True, env=environment)
-    (whole,) = (tmp_path / "whole" / "runs").iterdir()
+    whole = run_one(config(episodes=episodes), tmp_path / "whole", ORIGIN)
+    # What was compiled for it is what they need; a copy, because they may be killed while they write there.
+    cache = shutil.copytree(os.environ["GUSS_CACHE_DIR"], tmp_path / "cache")
+    environment = os.environ | {"GUSS_CACHE_DIR": str(cache)}
     left = []
 
     def words():
@@ -235,7 +236,7 @@ def kill_and_resume(tmp_path, kills, episodes, seed):
     (home,) = (tmp_path / "runs").iterdir()
     assert_same_run(home, whole)
     lines = read_lines(home / "episodes.jsonl")
-    assert [(e["seed"], e["episode"]) for e in lines] == [(s, e) for e in range(episodes) for s in (0, 1)]
+    assert [(e["seed"], e["episode"]) for e in lines] == [(s, e) for e in range(episodes) for s in (3, 4)]
     return left
 
 
