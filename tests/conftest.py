@@ -56,6 +56,29 @@ def guss_command(tmp_path):
 
 
 @pytest.fixture
+def guss_here(tmp_path, monkeypatch, capfd):
+    """The same in this process, for what does not need one of its own: nothing has to be imported or traced again."""
+    from guss.cli import main
+
+    def run(*words, check=None):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("COLUMNS", "120")
+        monkeypatch.setattr(sys, "argv", ["guss", *map(str, words)])
+        capfd.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code
+        process = subprocess.CompletedProcess(words, code, *capfd.readouterr())
+        if check is not None:
+            assert process.returncode == check, process.stdout + process.stderr
+        return process
+
+    return run
+
+
+@pytest.fixture
 def record_result(request):
     """Write what a long test saw to results/tests/<name>.json, with commit and command."""
 

@@ -142,17 +142,16 @@ def test_the_lock_of_a_dead_process_is_stale_and_that_of_another_machine_is_not(
         resume_run(home)
 
 
-def test_resuming_takes_no_other_settings(tmp_path, whole, guss_command):
-    process = guss_command("run", "--resume", whole, "--horizon", "5", "--seed", "9", check=2)
+def test_resuming_takes_no_other_settings(whole, guss_here):
+    process = guss_here("run", "--resume", whole, "--horizon", "5", "--seed", "9", check=2)
     assert "leave out --seed, --horizon" in process.stderr
-    assert "--previous says where to go on from" in guss_command("run", "--previous", check=2).stderr
+    assert "--previous says where to go on from" in guss_here("run", "--previous", check=2).stderr
 
 
-def test_a_frozen_agent_is_evaluated_on_new_starts_and_learns_nothing(tmp_path, whole, guss_command):
+def test_a_frozen_agent_is_evaluated_on_new_starts_and_learns_nothing(tmp_path, whole, guss_here):
     home = shutil.copytree(whole, tmp_path / "run")
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
-    words = ["eval", home, "--episodes", "3", "--plugin", plugin(tmp_path)]
-    first = json.loads(guss_command(*words, "--json", check=0).stdout)
+    first = json.loads(guss_here("eval", home, "--episodes", "3", "--json", check=0).stdout)
     assert (first["seeds"], first["episodes"], first["trained_episodes"]) == (2, 3, EPISODES)
     assert -17.0 < first["mean_reward"][0] < 0.0
     stored = json.loads((home / "eval.json").read_text())
