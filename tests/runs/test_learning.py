@@ -205,7 +205,7 @@ def test_guss_run_learns_and_reports(guss_command, guss_here, tmp_path):
     plugin = tmp_path / "plugin.py"
     plugin.write_text(
         "from guss.envs import ENVS, EnvSpec\nfrom guss.envs.pendulum import VIEW, pendulum_task\n"
-        "make = lambda: pendulum_task().replace(episode_length=40)\n"
+        "make = lambda: pendulum_task().replace(episode_length=25)\n"
         "ENVS.add('shown-pendulum', EnvSpec('none', make, VIEW), summary='for tests', origin=__name__)\n"
     )
     words = ["--seeds", "2", "--episodes", "2", "--horizon", "3"]
