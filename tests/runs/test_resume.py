@@ -188,11 +188,11 @@ def plugin(folder):
     return path
 
 
-def command(folder, *words, episodes):
-    """What `config(episodes=episodes)` says, in words; or to go on with it."""
+def command(folder, *words, episodes, fit):
+    """A run of so many episodes; or to go on with one."""
     settings = ["--env", "short-pendulum", "--method", "rs", "--seeds", "2", "--seed", "3", "--horizon", "3"]
     settings += ["--episodes", str(episodes)]
-    settings += ["--budget", "20", "--net", "hidden=[8]", "--fit", "epochs=3", "--out", str(folder / "runs")]
+    settings += ["--budget", "20", "--net", "hidden=[8]", "--fit", fit, "--out", str(folder / "runs")]
     chosen = list(map(str, words)) if words else settings
     return [sys.executable, "-m", "guss", "run", *chosen, "--quiet", "--no-figures", "--plugin", str(plugin(folder))]
 
@@ -203,13 +203,14 @@ def finished(folder):
     return 0 if path is None else path.read_bytes().count(b"\n") // 2
 
 
-def kill_and_resume(tmp_path, kills, episodes, seed):
+def environment(folder):
+    """Programs are kept apart from those of other tests: what is killed may leave half of one."""
+    return os.environ | {"GUSS_CACHE_DIR": str(folder / "cache")}
+
+
+def kill_and_resume(tmp_path, whole, kills, seed, **settings):
     """Kill one run at random moments, again and again, then let it end; returns how many episodes each kill left."""
-    draw = random.Random(seed)
-    whole = run_one(config(episodes=episodes), tmp_path / "whole", ORIGIN)
-    # What was compiled for it is what they need; a copy, because they may be killed while they write there.
-    cache = shutil.copytree(os.environ["GUSS_CACHE_DIR"], tmp_path / "cache")
-    environment = os.environ | {"GUSS_CACHE_DIR": str(cache)}
+    draw, episodes = random.Random(seed), settings["episodes"]
     left = []
 
     def words():
@@ -218,7 +219,7 @@ def kill_and_resume(tmp_path, kills, episodes, seed):
 
     for _ in range(kills):
         process = subprocess.Popen(
-            command(tmp_path, *words(), episodes=episodes), env=environment, start_new_session=True
+            command(tmp_path, *words(), **settings), env=environment(tmp_path), start_new_session=True
         )
         if draw.random() < 1 / 3:  # while it gets going
             time.sleep(draw.uniform(0.1, 6.0))
@@ -231,7 +232,7 @@ def kill_and_resume(tmp_path, kills, episodes, seed):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         left.append(finished(tmp_path))
-    subprocess.run(command(tmp_path, *words(), episodes=episodes), check=True, env=environment)
+    subprocess.run(command(tmp_path, *words(), **settings), check=True, env=environment(tmp_path))
     (home,) = (tmp_path / "runs").iterdir()
     assert_same_run(home, whole)
     lines = read_lines(home / "episodes.jsonl")
@@ -240,12 +241,19 @@ def kill_and_resume(tmp_path, kills, episodes, seed):
 
 
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path):
-    assert len(kill_and_resume(tmp_path, kills=1, episodes=8, seed=0)) == 1
+    """The run it is compared with is one of this process; what was compiled for it is all that theirs need."""
+    whole = run_one(config(episodes=8), tmp_path / "whole", ORIGIN)
+    shutil.copytree(os.environ["GUSS_CACHE_DIR"], tmp_path / "cache")
+    assert len(kill_and_resume(tmp_path, whole, kills=1, seed=0, episodes=8, fit="epochs=3")) == 1
 
 
 @pytest.mark.long
 def test_a_run_killed_twenty_times_ends_as_if_it_had_not_been(tmp_path, record_result):
-    left = kill_and_resume(tmp_path, kills=20, episodes=120, seed=1)
+    settings = {"episodes": 120, "fit": "max_steps=300"}
+    (tmp_path / "whole").mkdir()
+    subprocess.run(command(tmp_path / "whole", **settings), check=True, env=environment(tmp_path))
+    (whole,) = (tmp_path / "whole" / "runs").iterdir()
+    left = kill_and_resume(tmp_path, whole, kills=20, seed=1, **settings)
     assert len(left) == 20
     assert all(b >= a - 1 for a, b in itertools.pairwise(left)), "an episode is lost at most until it is done again"
     assert len(set(left)) > 5, "it was killed at many places"
