@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import jax
@@ -17,10 +18,21 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 install_import_hook("guss", "typecheck.check")
 
+# Most of the tests' time is compiling, and many compile the same: programs are kept until the session ends, also for
+# the commands that tests run. Every worker has a folder of its own, because jax writes these files in place.
+COMPILED = tempfile.TemporaryDirectory(prefix="guss-compiled-", ignore_cleanup_errors=True)
+os.environ["GUSS_CACHE_DIR"] = COMPILED.name
+jax.config.update("jax_compilation_cache_dir", COMPILED.name)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
 ROOT = Path(__file__).resolve().parents[1]
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
 settings.register_profile("guss", max_examples=60, **COMMON)
 settings.load_profile("guss")
+
+
+def pytest_unconfigure():
+    COMPILED.cleanup()
 
 
 @pytest.fixture
@@ -36,6 +48,29 @@ def guss_command(tmp_path):
             text=True,
             timeout=timeout,
         )
+        if check is not None:
+            assert process.returncode == check, process.stdout + process.stderr
+        return process
+
+    return run
+
+
+@pytest.fixture
+def guss_here(tmp_path, monkeypatch, capfd):
+    """The same in this process, for what does not need one of its own: nothing has to be imported or traced again."""
+    from guss.cli import main
+
+    def run(*words, check=None):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("COLUMNS", "120")
+        monkeypatch.setattr(sys, "argv", ["guss", *map(str, words)])
+        capfd.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code
+        process = subprocess.CompletedProcess(words, code, *capfd.readouterr())
         if check is not None:
             assert process.returncode == check, process.stdout + process.stderr
         return process

@@ -85,18 +85,18 @@ def write(folder, name, text):
 
 
 def test_help_answers_at_once():
-    """Nothing heavy is imported, and the best of five answers takes under half a second."""
+    """Nothing heavy is imported, and one of five answers at most takes under half a second."""
     code = "import sys, guss.cli; sys.argv = ['guss', '--help']\ntry: guss.cli.main()\nexcept SystemExit: pass\n"
     code += f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stderr.strip() == "[]"
     assert "reproduce" in process.stdout
-    best = float("inf")
-    for _ in range(5):
+    seconds = []
+    while len(seconds) < 5 and min(seconds, default=1.0) >= 0.5:
         start = time.perf_counter()
         subprocess.run([sys.executable, "-m", "guss", "--help"], capture_output=True, check=True)
-        best = min(best, time.perf_counter() - start)
-    assert best < 0.5
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 0.5
 
 
 @pytest.mark.parametrize("order", ["import guss, gymnasium", "import gymnasium, guss"])
@@ -185,25 +185,17 @@ def error_of(process):
         (["lst"], "unknown command 'lst'. Did you mean 'list'?"),
     ],
 )
-def test_bad_input_is_told_in_one_line(monkeypatch, capsys, tmp_path, words, message):
-    """In this process, which is quicker; that the command itself behaves so is seen in other tests."""
-    from guss.cli import main
-
+def test_bad_input_is_told_in_one_line(monkeypatch, guss_here, tmp_path, words, message):
     write(tmp_path, "tasks.py", TASKS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["guss", *words])
-    monkeypatch.setenv("GUSS_CACHE_DIR", "off")
     monkeypatch.delitem(sys.modules, "tasks", raising=False)
-    with pytest.raises(SystemExit) as end:
-        main()
-    out = capsys.readouterr()
-    assert message in error_of(subprocess.CompletedProcess(words, end.value.code, out.out, out.err))
+    assert message in error_of(guss_here(*words))
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_cost_that_is_never_finite_ends_in_the_fallback_and_says_so(guss_command, tmp_path):
+def test_a_cost_that_is_never_finite_ends_in_the_fallback_and_says_so(monkeypatch, guss_here, tmp_path):
     write(tmp_path, "tasks.py", TASKS)
-    text = guss_command("plan", "--env", "tasks.py:nan_cost", "--horizon", "3", "--budget", "30", check=0).stdout
+    monkeypatch.delitem(sys.modules, "tasks", raising=False)
+    text = guss_here("plan", "--env", "tasks.py:nan_cost", "--horizon", "3", "--budget", "30", check=0).stdout
     assert "fallback: no usable prediction" in text
     assert "100.0 % of plans: predictions not finite" in text
 
@@ -256,14 +248,14 @@ def test_a_name_that_is_taken_is_refused(guss_command, tmp_path):
     assert "planner 'guss' is already registered by" in error_of(process)
 
 
-def test_the_progress_is_plain_without_a_terminal_and_quiet_when_asked(guss_command):
+def test_the_progress_is_plain_without_a_terminal_and_quiet_when_asked(guss_command, guss_here):
     loud = guss_command("reproduce", "toy", *TOY, "--methods", "rs", check=0)
     assert loud.stderr.splitlines()[0] == "rs (1/1): compiling, then running"
     assert "goal reached" in loud.stdout
     assert "summary.json" in loud.stdout
     quiet = guss_command("reproduce", "toy", *TOY, "--methods", "rs", "--quiet", check=0)
     assert (quiet.stdout, quiet.stderr) == ("", "")
-    as_json = guss_command("reproduce", "toy", *TOY, "--methods", "rs", "--json", "--quiet", check=0)
+    as_json = guss_here("reproduce", "toy", *TOY, "--methods", "rs", "--json", "--quiet", check=0)
     assert json.loads(as_json.stdout)["methods"]["rs"]["seeds"] == 1
 
 

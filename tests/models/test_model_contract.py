@@ -17,7 +17,7 @@ TASK, KEY = scooter(), jax.random.key(0)
 LEARNED = [entry.name for entry in MODELS if entry.name != "oracle"]
 
 
-@pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.xdist_group(f"model-{n}")) for n in LEARNED])
+@pytest.fixture(scope="module", params=LEARNED)
 def fitted(request):
     """A model of each kind, fitted a little: for one of two seeds."""
     data = jax.tree.map(lambda x: jnp.concatenate([x, x]), data_of([drive(seed, 40) for seed in range(3)]))

@@ -22,14 +22,12 @@ if "GUSS_TEST_PLUGIN" in os.environ:  # a planner of your own, held to the same 
 
 BUDGET, HORIZON = 100, 5
 
-# Tests of one planner run in one worker, so that they share what is compiled.
-NAMES = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in PLANNERS.names()]
 kinds = pytest.mark.parametrize("kind", ACTIONS)
-names = pytest.mark.parametrize("name", NAMES)
+names = pytest.mark.parametrize("name", PLANNERS.names())
 
 
 def judging(*what):
-    return pytest.mark.parametrize("name", [p for p in NAMES if PLANNERS[p.values[0]].item.judges in what])
+    return pytest.mark.parametrize("name", [name for name in PLANNERS.names() if PLANNERS[name].item.judges in what])
 
 
 def solve(name, task, seed=0, horizon=HORIZON):

@@ -29,12 +29,12 @@ model = jax.jit(lambda key: make_model("darmdn", task, key, ModelSettings(hidden
 cem = guss.make_planner("cem", task, horizon=4, budget=60, num_elites=5)
 start = jnp.asarray(task.reset(key))
 sequences = task.actions.sample(key, (13, 4))
-score = jax.jit(lambda m, mesh: evaluate(cem, Particles.of(m), task, start, key, sequences, mesh), static_argnums=1)
+score = lambda mesh: jax.jit(lambda m: evaluate(cem, Particles.of(m), task, start, key, sequences, mesh))
+divided = score(mesh).lower(model).compile()
+assert "num_partitions=4" in divided.as_text(), "the program is one for four devices"
 close = lambda a, b: jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5), a, b)
-close(score(model, None), score(model, mesh))
+close(score(None)(model), divided(model))
 close(*(plan(cem, model, task, start, key, mesh=m).action for m in (None, mesh)))
-work = jax.jit(lambda m: evaluate(cem, Particles.of(m), task, start, key, sequences, mesh)).lower(model).compile()
-assert "num_partitions=4" in work.as_text(), "the program is one for four devices"
 print("same")
 """
 

@@ -20,7 +20,6 @@ from guss.runs.records import read_lines, trace_path
 from guss.runs.replaying import Replay
 from guss.runs.running import run_one
 
-pytestmark = pytest.mark.xdist_group("car")  # one run for all
 LENGTH = 30
 SHORT = {"guss/SafeCarGoal-v0": car_task, "guss/SafeCarGoalFull-v0": full_task}
 for gym_id, make in SHORT.items():
@@ -49,8 +48,9 @@ def config(**changes):
     return RunConfig(**(values | changes))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stored(tmp_path_factory):
+    """One run for all."""
     return run_one(config(), tmp_path_factory.mktemp("car"), {"command": "test"})
 
 

@@ -177,19 +177,19 @@ def test_bad_runs_are_told(change, words):
         config(**change)
 
 
-def test_a_preset_of_ones_own_gives_the_settings_and_flags_override_them(guss_command, tmp_path):
+def test_a_preset_of_ones_own_gives_the_settings_and_flags_override_them(guss_here, tmp_path):
     preset = tmp_path / "mine.toml"
     preset.write_text(
         'env = "safe-pendulum"\nepisodes = 2\nhorizon = 3\nbudget = 20\n'
         '[model]\nname = "dmdn"\nhidden = [8]\n[fit]\nmax_steps = 20\n[planners.rs]\n'
     )
     words = ["--preset", preset, "--method", "rs", "--seeds", "1", "--out", "runs", "--quiet"]
-    guss_command("run", *words, "--horizon", "4", "--net", "components=2", "--fit", "loss=nll", check=0)
+    guss_here("run", *words, "--horizon", "4", "--net", "components=2", "--fit", "loss=nll", check=0)
     (home,) = (tmp_path / "runs").iterdir()
     stored = json.loads((home / "config.json").read_text())["config"]
     assert (stored["horizon"], stored["budget"], stored["episodes"], stored["model"]) == (4, 20, 2, "dmdn")
     assert (stored["net"]["components"], stored["net"]["hidden"], stored["fit"]["loss"]) == (2, [8], "nll")
-    wrong = guss_command("run", *words, "--net", "component=2", check=2)
+    wrong = guss_here("run", *words, "--net", "component=2", check=2)
     assert "Did you mean 'components'" in wrong.stderr
     preset.write_text('env = "safe-pendulum"\nepisods = 2\n')
     with pytest.raises(GussError, match="Did you mean 'episodes'"):
@@ -201,11 +201,17 @@ def test_a_preset_of_ones_own_gives_the_settings_and_flags_override_them(guss_co
         Run(preset="none.toml").run()
 
 
-def test_guss_run_learns_and_reports(guss_command, tmp_path):
-    words = ["--seeds", "2", "--episodes", "2", "--method", "cem", "--fit", "max_steps=100", "--budget", "60"]
-    words += ["--net", "ensemble=1", "hidden=[8]"]
-    more = ["--against", "random", "--replay", "--log", "tensorboard"]
-    process = guss_command("run", "--env", "safe-pendulum", *words, *more, check=0)
+def test_guss_run_learns_and_reports(guss_command, guss_here, tmp_path):
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(
+        "from guss.envs import ENVS, EnvSpec\nfrom guss.envs.pendulum import VIEW, pendulum_task\n"
+        "make = lambda: pendulum_task().replace(episode_length=25)\n"
+        "ENVS.add('shown-pendulum', EnvSpec('none', make, VIEW), summary='for tests', origin=__name__)\n"
+    )
+    words = ["--seeds", "2", "--episodes", "2", "--horizon", "3"]
+    learned = ["--method", "cem", "--fit", "max_steps=100", "--budget", "60", "--net", "ensemble=1", "hidden=[8]"]
+    more = ["--env", "shown-pendulum", "--plugin", plugin, "--against", "random", "--replay", "--log", "tensorboard"]
+    process = guss_command("run", *words, *learned, *more, check=0)
     assert "episode 1/2 (random)" in process.stderr
     assert "episode 2/2 (plan): reward" in process.stderr
     assert "random, episode 2/2 (random): reward" in process.stderr
@@ -216,7 +222,8 @@ def test_guss_run_learns_and_reports(guss_command, tmp_path):
         assert f"{home.relative_to(tmp_path)}/figures/{name}" in process.stdout
         assert (home / "figures" / name).stat().st_size > 10_000
     assert list((home / "tensorboard").iterdir())
-    as_json = guss_command("run", "--env", "safe-pendulum", *words, "--model", "oracle", "--json", "--quiet", check=0)
+    known = ["--env", "short-pendulum", "--method", "rs", "--budget", "20", "--model", "oracle"]
+    as_json = guss_here("run", *words, *known, "--json", "--quiet", check=0)
     assert as_json.stderr == ""
     assert json.loads(as_json.stdout)["episodes"] == 2
 

@@ -51,19 +51,16 @@ def test_a_model_fitted_to_the_traces_is_the_one_of_the_run(stored, tmp_path):
         np.testing.assert_array_equal(news.r2_horizon.round(5), np.asarray(row["r2_horizon"], np.float32))
 
 
-def test_one_fit_from_scratch_is_the_one_of_a_run_that_fits_from_scratch(tmp_path, guss_command, capsys):
+def test_one_fit_from_scratch_is_the_one_of_a_run_that_fits_from_scratch(tmp_path, guss_here):
     """Through the command line and a table: what `guss export` wrote, `guss fit` reads, and the weights agree."""
     settings = config(episodes=3, seeds=(7,), fit=FitSettings(epochs=3, warm_start=False))
     home = run_one(settings, tmp_path / "runs", ORIGIN)
     plugin = tmp_path / "plugin.py"
     plugin.write_text(
-        "from guss.envs import ENVS, EnvSpec\nfrom guss.envs.pendulum import pendulum_task\n"
-        "make = lambda: pendulum_task().replace(episode_length=25)\n"
-        "ENVS.add('short-pendulum', EnvSpec('none', make), summary='for tests', origin=__name__)\n"
+        "from guss.envs.pendulum import pendulum_task\nmake = lambda: pendulum_task().replace(episode_length=25)\n"
     )
     table = tmp_path / "log.csv"
-    Export(home, table).run()
-    assert capsys.readouterr().out == f"75 transitions of 3 episodes: {table}\n"
+    assert guss_here("export", home, "--out", table, check=0).stdout == f"75 transitions of 3 episodes: {table}\n"
     with pytest.raises(GussError, match="--overwrite replaces it"):
         Export(home, table).run()
     with pytest.raises(GussError, match="unknown seed of the run '8'"):
@@ -71,7 +68,7 @@ def test_one_fit_from_scratch_is_the_one_of_a_run_that_fits_from_scratch(tmp_pat
     (tmp_path / "empty.toml").write_text("")
     words = ["fit", "--env", f"{plugin}:make", "--data", "log.csv", "--seed", "7", "--horizon", "3"]
     words += ["--net", "hidden=[8]", "--fit", "epochs=3", "warm_start=false", "--preset", "empty.toml"]
-    process = guss_command(*words, "--plugin", plugin, check=0)
+    process = guss_here(*words, check=0)
     assert "2 episodes, 50 transitions: R²" in process.stderr
     assert "Weak in dimension" in process.stdout
     summary = json.loads((tmp_path / "models" / "log" / "fit.json").read_text())

@@ -142,17 +142,16 @@ def test_the_lock_of_a_dead_process_is_stale_and_that_of_another_machine_is_not(
         resume_run(home)
 
 
-def test_resuming_takes_no_other_settings(tmp_path, whole, guss_command):
-    process = guss_command("run", "--resume", whole, "--horizon", "5", "--seed", "9", check=2)
+def test_resuming_takes_no_other_settings(whole, guss_here):
+    process = guss_here("run", "--resume", whole, "--horizon", "5", "--seed", "9", check=2)
     assert "leave out --seed, --horizon" in process.stderr
-    assert "--previous says where to go on from" in guss_command("run", "--previous", check=2).stderr
+    assert "--previous says where to go on from" in guss_here("run", "--previous", check=2).stderr
 
 
-def test_a_frozen_agent_is_evaluated_on_new_starts_and_learns_nothing(tmp_path, whole, guss_command):
+def test_a_frozen_agent_is_evaluated_on_new_starts_and_learns_nothing(tmp_path, whole, guss_here):
     home = shutil.copytree(whole, tmp_path / "run")
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
-    words = ["eval", home, "--episodes", "3", "--plugin", plugin(tmp_path)]
-    first = json.loads(guss_command(*words, "--json", check=0).stdout)
+    first = json.loads(guss_here("eval", home, "--episodes", "3", "--json", check=0).stdout)
     assert (first["seeds"], first["episodes"], first["trained_episodes"]) == (2, 3, EPISODES)
     assert -17.0 < first["mean_reward"][0] < 0.0
     stored = json.loads((home / "eval.json").read_text())
@@ -189,10 +188,11 @@ def plugin(folder):
     return path
 
 
-def command(folder, *words, episodes=12):
-    settings = ["--env", "short-pendulum", "--method", "rs", "--seeds", "2", "--horizon", "3"]
+def command(folder, *words, episodes, fit):
+    """A run of so many episodes; or to go on with one."""
+    settings = ["--env", "short-pendulum", "--method", "rs", "--seeds", "2", "--seed", "3", "--horizon", "3"]
     settings += ["--episodes", str(episodes)]
-    settings += ["--budget", "20", "--net", "hidden=[8]", "--fit", "max_steps=300", "--out", str(folder / "runs")]
+    settings += ["--budget", "20", "--net", "hidden=[8]", "--fit", fit, "--out", str(folder / "runs")]
     chosen = list(map(str, words)) if words else settings
     return [sys.executable, "-m", "guss", "run", *chosen, "--quiet", "--no-figures", "--plugin", str(plugin(folder))]
 
@@ -203,13 +203,14 @@ def finished(folder):
     return 0 if path is None else path.read_bytes().count(b"\n") // 2
 
 
-def kill_and_resume(tmp_path, kills, episodes, seed):
+def environment(folder):
+    """Programs are kept apart from those of other tests: what is killed may leave half of one."""
+    return os.environ | {"GUSS_CACHE_DIR": str(folder / "cache")}
+
+
+def kill_and_resume(tmp_path, whole, kills, seed, **settings):
     """Kill one run at random moments, again and again, then let it end; returns how many episodes each kill left."""
-    draw = random.Random(seed)
-    (tmp_path / "whole").mkdir()
-    environment = os.environ | {"GUSS_CACHE_DIR": str(tmp_path / "cache")}
-    subprocess.run(command(tmp_path / "whole", episodes=episodes), check=True, env=environment)
-    (whole,) = (tmp_path / "whole" / "runs").iterdir()
+    draw, episodes = random.Random(seed), settings["episodes"]
     left = []
 
     def words():
@@ -218,7 +219,7 @@ def kill_and_resume(tmp_path, kills, episodes, seed):
 
     for _ in range(kills):
         process = subprocess.Popen(
-            command(tmp_path, *words(), episodes=episodes), env=environment, start_new_session=True
+            command(tmp_path, *words(), **settings), env=environment(tmp_path), start_new_session=True
         )
         if draw.random() < 1 / 3:  # while it gets going
             time.sleep(draw.uniform(0.1, 6.0))
@@ -231,21 +232,28 @@ def kill_and_resume(tmp_path, kills, episodes, seed):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         left.append(finished(tmp_path))
-    subprocess.run(command(tmp_path, *words(), episodes=episodes), check=True, env=environment)
+    subprocess.run(command(tmp_path, *words(), **settings), check=True, env=environment(tmp_path))
     (home,) = (tmp_path / "runs").iterdir()
     assert_same_run(home, whole)
     lines = read_lines(home / "episodes.jsonl")
-    assert [(e["seed"], e["episode"]) for e in lines] == [(s, e) for e in range(episodes) for s in (0, 1)]
+    assert [(e["seed"], e["episode"]) for e in lines] == [(s, e) for e in range(episodes) for s in (3, 4)]
     return left
 
 
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path):
-    assert len(kill_and_resume(tmp_path, kills=1, episodes=8, seed=0)) == 1
+    """The run it is compared with is one of this process; what was compiled for it is all that theirs need."""
+    whole = run_one(config(episodes=8), tmp_path / "whole", ORIGIN)
+    shutil.copytree(os.environ["GUSS_CACHE_DIR"], tmp_path / "cache")
+    assert len(kill_and_resume(tmp_path, whole, kills=1, seed=0, episodes=8, fit="epochs=3")) == 1
 
 
 @pytest.mark.long
 def test_a_run_killed_twenty_times_ends_as_if_it_had_not_been(tmp_path, record_result):
-    left = kill_and_resume(tmp_path, kills=20, episodes=120, seed=1)
+    settings = {"episodes": 120, "fit": "max_steps=300"}
+    (tmp_path / "whole").mkdir()
+    subprocess.run(command(tmp_path / "whole", **settings), check=True, env=environment(tmp_path))
+    (whole,) = (tmp_path / "whole" / "runs").iterdir()
+    left = kill_and_resume(tmp_path, whole, kills=20, seed=1, **settings)
     assert len(left) == 20
     assert all(b >= a - 1 for a, b in itertools.pairwise(left)), "an episode is lost at most until it is done again"
     assert len(set(left)) > 5, "it was killed at many places"

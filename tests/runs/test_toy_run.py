@@ -12,7 +12,8 @@ from guss.errors import GussError
 from guss.reports.toy import summarise, write_report
 from guss.runs.toy import ToyConfig, load_toy, run_method, run_toy
 
-SMALL = {"steps": 4, "horizon": 3, "budget": 30, "settings": {"cem": {"num_elites": 5}}}
+SETTINGS = {"cem": {"num_elites": 5}, "guss": {"warm_start": False}}  # of guss as in the paper
+SMALL = {"steps": 4, "horizon": 3, "budget": 30, "settings": SETTINGS}
 ORIGIN = {"command": "test", "commit": None, "versions": {}}
 
 
@@ -80,24 +81,11 @@ def test_an_interrupted_experiment_goes_on_and_a_finished_one_starts_anew(tmp_pa
 
 
 def test_a_killed_process_loses_at_most_the_method_under_way(tmp_path):
-    words = [
-        "--methods",
-        "rs",
-        "s-rs",
-        "random",
-        "guss",
-        "--seeds",
-        "1",
-        "--steps",
-        "20",
-        "--horizon",
-        "4",
-        "--budget",
-        "50",
-    ]
+    words = ["--methods", "rs", "guss", "--seeds", "2", "--steps", "4", "--horizon", "3", "--budget", "30"]
     command = [sys.executable, "-m", "guss", "reproduce", "toy", *words, "--out", str(tmp_path)]
-    environment = os.environ | {"GUSS_CACHE_DIR": "off"}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    # What is killed must not leave half a program for others, and has to compile guss, which is time to kill it in.
+    alone = os.environ | {"GUSS_CACHE_DIR": "off"}
+    process = subprocess.Popen(command, env=alone, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     first = tmp_path / "toy" / "records" / "rs.npz"
     limit = time.monotonic() + 120
     while not first.exists() and process.poll() is None and time.monotonic() < limit:
@@ -107,16 +95,11 @@ def test_a_killed_process_loses_at_most_the_method_under_way(tmp_path):
     process.communicate()
     kept = first.read_bytes()
     assert not (tmp_path / "toy" / "summary.json").exists()
-    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stderr
-    assert "rs (1/4): from the interrupted run" in again.stderr
+    assert "rs (1/2): from the interrupted run" in again.stderr
     assert first.read_bytes() == kept
-    assert set(json.loads((tmp_path / "toy" / "summary.json").read_text())["methods"]) == {
-        "rs",
-        "s-rs",
-        "random",
-        "guss",
-    }
+    assert set(json.loads((tmp_path / "toy" / "summary.json").read_text())["methods"]) == {"rs", "guss"}
 
 
 def test_bad_records_are_told(tmp_path):
@@ -174,7 +157,9 @@ def check_claims(summary, seeds):
 
 def test_the_papers_claims_hold_on_three_seeds(guss_command, tmp_path):
     words = ["--seeds", "3", "--methods", "guss", "s-rs", "rcem", "cem", "--out", tmp_path, "--quiet"]
-    guss_command("reproduce", "toy", *words, check=0)
+    # 1,200 plans: unlike elsewhere, what is optimised a little is done sooner.
+    flags = os.environ.get("XLA_FLAGS", "").replace("optimization_level=0", "optimization_level=1")
+    guss_command("reproduce", "toy", *words, env={"XLA_FLAGS": flags}, check=0)
     check_claims(json.loads((tmp_path / "toy" / "summary.json").read_text()), seeds=3)
 
 
