@@ -29,7 +29,6 @@ def last_episodes(folder, method, count):
     return tuple(sum(row[name] for row in mine) / len(mine) for name in ("mean_reward", "unsafe_pct"))
 
 
-@pytest.mark.xdist_group("own-continuous")
 def test_a_continuous_environment_beats_random_in_reward_and_cost(guss_command, tmp_path):
     """The project that `guss init` writes, as it is written."""
     guss_command("init", "mine", check=0)
@@ -40,7 +39,6 @@ def test_a_continuous_environment_beats_random_in_reward_and_cost(guss_command, 
     assert ours[1] < 0.5 * random[1]
 
 
-@pytest.mark.xdist_group("own-discrete")
 def test_a_discrete_environment_of_six_values_beats_random_in_reward_and_cost(guss_command, tmp_path):
     learned(guss_command, tmp_path, ROOT / "examples" / "six_values.py:make_env")
     ours, random = (last_episodes(tmp_path, method, 3) for method in ("guss", "random"))

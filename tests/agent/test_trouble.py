@@ -172,6 +172,9 @@ def test_a_worker_tells_and_goes_on():
                 raise ValueError("no")
             return 2 * x
 
+        def close(self):
+            """Nothing to close."""
+
     worker = Worker(Odd)
     for x, expected in ((1, 2), (-1, "error: ValueError: no"), (3, 6)):
         worker.ask("ask", (x,))

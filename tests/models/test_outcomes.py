@@ -1,5 +1,6 @@
 """Reward, cost, end and behaviour where they are learned: against known answers, and against known probabilities."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.optimize import minimize
 from guss.errors import GussError
 from guss.models.fitting import Data, FitSettings
 from guss.models.learned import ModelSettings, fit_all, make_model
-from guss.models.outcomes import Behaviour, Informed, OutcomeNets, _calibrated, num_told, wanted_columns
+from guss.models.outcomes import Behaviour, Informed, _calibrated, num_told, wanted_columns
 from guss.planners import make_planner
 from guss.planners.engine import Particles, judge, plan, roll_out
 from guss.task import Constraint, Grid, Task
@@ -88,7 +89,6 @@ def opinions(model, obs, action, next_obs):
     return jax.device_get(model._opinions(model.nets, rollout))
 
 
-@pytest.mark.xdist_group("outcomes")
 def test_reward_and_costs_are_learned_on_data_not_seen(learned):
     _, models, report = learned
     obs, action, next_obs, told = draw(99, 4000)
@@ -102,7 +102,6 @@ def test_reward_and_costs_are_learned_on_data_not_seen(learned):
     assert (np.asarray(report.outcome.reward_r2) > 0.9).all()
 
 
-@pytest.mark.xdist_group("outcomes")
 def test_probabilities_of_a_rare_cost_are_calibrated(learned):
     """Unsafe rows weighed 20 times as much while it learned: none of that may be left in the probabilities.
 
@@ -122,7 +121,6 @@ def test_probabilities_of_a_rare_cost_are_calibrated(learned):
     assert (np.asarray(report.outcome.cost_share)[:, 0] < 0.08).all()
 
 
-@pytest.mark.xdist_group("outcomes")
 def test_what_is_known_comes_from_the_task_and_the_rest_from_the_model(learned):
     """And what comes after the predicted end counts nothing."""
     task, models, _ = learned
@@ -140,24 +138,21 @@ def test_what_is_known_comes_from_the_task_and_the_rest_from_the_model(learned):
     np.testing.assert_allclose(judged.reward[:2], reward[:2], rtol=1e-5)
     assert float(judged.reward[2]) == 0.0
     assert judged.cost[:, 1].tolist() == [1.0, 1.0, 0.0]
-    own = eqx_without_end(model)
+    own = without_end(model)
     known = own.judge(partly, rollout)
     assert known.cost[:, 1].tolist() == [1.0, 1.0, 0.0]  # by the Task's function, on every step
     np.testing.assert_allclose(known.reward, reward, rtol=1e-5)
 
 
-def eqx_without_end(model):
+def without_end(model):
     """The same model with the nets of reward and of the rare cost alone."""
     nets = model.nets
     layers = [type(layer)(layer.weight[:, :2], layer.bias[:, :2]) for layer in nets.layers]
-    short = OutcomeNets(
-        layers, nets.obs_scaling, nets.reward_scaling, nets.slope[:, :1], nets.offset[:, :1], nets.actions,
-        nets.activation, nets.rewarded,
-    )  # fmt: skip
+    parts = (layers, nets.slope[:, :1], nets.offset[:, :1])
+    short = eqx.tree_at(lambda n: (n.layers, n.slope, n.offset), nets, parts)
     return Informed(model.dynamics, short, model.behaviour)
 
 
-@pytest.mark.xdist_group("outcomes")
 def test_plans_of_every_kind_use_what_was_learned(learned):
     """A margin lowers the threshold, so that more steps count as unsafe, and compiles nothing of its own."""
     task, models, _ = learned

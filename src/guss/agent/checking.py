@@ -185,13 +185,12 @@ def _random_episodes(call: _Caller, task: Task, steps: int, seed: int, tell: Cal
                     tell("problem", name, f"not finite in episode {episode}, step {t}: {_short(value)}")
                     raise Stop
             obs = next_obs
-            if ended or cut or len(rows) >= steps:
-                if ended or cut:
-                    lengths.append(t + 1)
-                    terminated += ended
+            if ended or cut or t + 1 == task.episode_length:
+                lengths.append(t + 1)
+                terminated += ended
                 break
-        else:
-            lengths.append(task.episode_length)
+            if len(rows) >= steps:
+                break
         episode += 1
     _told(task, rows, silent, tell)
     obs, action, next_obs, reward = (np.stack([np.asarray(row[i]) for row in rows]) for i in range(4))
@@ -263,12 +262,12 @@ def _judged(task: Task, seen: Seen, tell: Callable[..., Any]) -> None:
         wrong = (np.abs(reward - seen.reward) > 1e-4 + 0.01 * seen.reward.std()) & ~seen.skip
         residual = float(np.sum((reward - seen.reward)[~seen.skip] ** 2))
         share = 1.0 - residual / max(float(np.sum((seen.reward - seen.reward.mean())[~seen.skip] ** 2)), 1e-12)
-        _agreement("reward function", wrong, reward, seen.reward, seen, share > 0.99, tell)
+        _agreement("reward function", wrong, reward, seen.reward, seen, bool(share > 0.99), tell)
     for i, (constraint, mine) in enumerate(zip(task.constraints, costs, strict=True)):
         if mine is not None and seen.cost is not None:
             told = seen.cost[:, i] > 0
             wrong = ((np.asarray(mine, float) > 0) != told) & ~seen.skip
-            slight = wrong.mean() < 0.002  # rounding at the edge of what is unsafe
+            slight = bool(wrong.mean() < 0.002)  # rounding at the edge of what is unsafe
             _agreement(f"cost function of {constraint.name!r}", wrong, mine, seen.cost[:, i], seen, slight, tell)
 
 

@@ -139,7 +139,7 @@ class Adapted:
             )
         return self._vector(result[0]), result[1]
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One step; six values, as Safety-Gymnasium's (the cost third), become five."""
         result = self.env.step(_for_env(self.env.action_space, action))
         obs, reward, terminated, truncated, info = five_values(result, _name(self.env))
