@@ -1,0 +1,289 @@
+"""Gymnasium wrappers for what real systems have: lags, limits on actuators, red buttons, six values from a step.
+
+A model can only learn what the observation tells. Where a wrapper hides something (an action still on its way, the
+speed an actuator really has), it can show it as part of the observation, and does unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.utils import RecordConstructorArgs
+
+from guss.errors import GussError
+
+AnyEnv = gymnasium.Env[Any, Any]
+Step = tuple[Any, Any, bool, bool, dict[str, Any]]
+
+
+class ObservationHistory(gymnasium.Wrapper[np.ndarray, Any, np.ndarray, Any], RecordConstructorArgs):
+    """The observation is the last `steps` observations one after another, oldest first.
+
+    For systems whose speed or trend is not observed. At a reset the first observation stands for those before it.
+    """
+
+    def __init__(self, env: AnyEnv, steps: int = 3) -> None:
+        RecordConstructorArgs.__init__(self, steps=steps)
+        super().__init__(env)
+        _at_least_one("ObservationHistory", steps)
+        space = _vector("ObservationHistory", env.observation_space)
+        self.observation_space = Box(np.tile(space.low, steps), np.tile(space.high, steps), dtype=_kind(space))
+        self._last: deque[np.ndarray] = deque(maxlen=steps)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """The first observation, repeated."""
+        obs, info = self.env.reset(seed=seed, options=options)
+        assert self._last.maxlen is not None
+        self._last.extend([np.array(obs)] * self._last.maxlen)
+        return np.concatenate(self._last), info
+
+    def step(self, action: Any) -> Step:
+        """The newest observation comes last, the oldest is forgotten."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self._last.append(np.array(obs))  # a copy: environments may reuse theirs
+        return np.concatenate(self._last), reward, terminated, truncated, info
+
+
+class _ShowsActions(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """What wrappers that hold actions back have in common: an action to begin with, and showing what is held."""
+
+    def __init__(self, env: AnyEnv, held: int, show: bool, idle: Any) -> None:
+        super().__init__(env)
+        self.show = show
+        self._name = type(self).__name__
+        self._low, self._high = _range(self._name, env.action_space)
+        self.idle = self._begin_with(idle)
+        if show:
+            space = _vector(f"{self._name}(show=True)", env.observation_space)
+            kind = np.result_type(_kind(space), np.float32).type
+            low = np.concatenate([space.low, *[self._low] * held], dtype=kind)
+            high = np.concatenate([space.high, *[self._high] * held], dtype=kind)
+            self.observation_space = Box(low, high, dtype=kind)
+
+    def _begin_with(self, idle: Any) -> Any:
+        space: Any = self.env.action_space
+        if idle is None:
+            start = np.zeros(space.shape) if isinstance(space, Box) else self._low
+            idle = np.clip(start, self._low, self._high).reshape(space.shape)
+        action = self._checked(idle, "idle")
+        if not space.contains(action):
+            raise GussError(f"{self._name}: idle must be an action of {space}, got {idle!r}")
+        return action
+
+    def _checked(self, action: Any, what: str = "the action") -> Any:
+        """A copy of the action, in the space's shape and type."""
+        space: Any = self.env.action_space
+        array = np.array(action, space.dtype)
+        if array.shape != space.shape or not np.isfinite(array).all():
+            raise GussError(f"{self._name}: {what} must be finite and of shape {space.shape}, got {action!r}")
+        return array if array.shape else space.dtype.type(array)
+
+    def _shown(self, obs: Any, held: Any) -> Any:
+        if not self.show:
+            return obs
+        return np.concatenate([obs, *(np.atleast_1d(action) for action in held)], dtype=self.observation_space.dtype)
+
+
+class ActionDelay(_ShowsActions, RecordConstructorArgs):
+    """An action takes effect `steps` steps later; until the first one does, `idle` acts (zero, or a Discrete's start).
+
+    The actions on their way are appended to the observation as numbers, the next one first: without them the same
+    observation could lead anywhere. `show=False` hides them. `info["applied_action"]` is the one that acted.
+    """
+
+    def __init__(self, env: AnyEnv, steps: int = 1, show: bool = True, idle: Any = None) -> None:
+        RecordConstructorArgs.__init__(self, steps=steps, show=show, idle=idle)
+        _at_least_one("ActionDelay", steps)
+        super().__init__(env, steps, show, idle)
+        self._pending: deque[Any] = deque([self.idle] * steps, maxlen=steps)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Only idle actions are on their way."""
+        obs, info = self.env.reset(seed=seed, options=options)
+        self._pending.extend([self.idle] * len(self._pending))
+        return self._shown(obs, self._pending), info
+
+    def step(self, action: Any) -> Step:
+        """The oldest action on its way acts, this one joins the end."""
+        new = self._checked(action)
+        applied = self._pending[0]
+        self._pending.append(new)
+        obs, reward, terminated, truncated, info = self.env.step(copy.copy(applied))
+        info = {**info, "applied_action": copy.copy(applied)}
+        return self._shown(obs, self._pending), reward, terminated, truncated, info
+
+
+class ActionRateLimit(_ShowsActions, RecordConstructorArgs):
+    """Continuous actions change by at most `per_step` a step (a number, or one a dimension, in the action's unit).
+
+    It begins at `idle` (zero, or the nearest to it within the bounds). The action that acted is
+    `info["applied_action"]`; since the next one depends on it, it is appended to the observation unless `show=False`.
+    """
+
+    def __init__(self, env: AnyEnv, per_step: Any, show: bool = True, idle: Any = None) -> None:
+        RecordConstructorArgs.__init__(self, per_step=per_step, show=show, idle=idle)
+        space = env.action_space
+        if not isinstance(space, Box):
+            raise GussError(f"ActionRateLimit is for continuous actions (a Box), got {space}")
+        self.per_step = np.asarray(per_step, float)
+        if self.per_step.shape not in ((), space.shape) or not (self.per_step > 0).all():
+            raise GussError(
+                f"ActionRateLimit: per_step must be positive, one number or one for each of the {space.shape} "
+                f"dimensions of the action, got {per_step!r}"
+            )
+        super().__init__(env, 1, show, idle)
+        self._now = self.idle
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """The actuator stands at idle."""
+        obs, info = self.env.reset(seed=seed, options=options)
+        self._now = self.idle
+        return self._shown(obs, [self._now]), info
+
+    def step(self, action: Any) -> Step:
+        """As near to the action as the limit allows."""
+        change = np.clip(self._checked(action) - self._now, -self.per_step, self.per_step)
+        self._now = np.clip(self._now + change, self._low, self._high).astype(self.idle.dtype)
+        obs, reward, terminated, truncated, info = self.env.step(self._now.copy())
+        info = {**info, "applied_action": self._now.copy()}
+        return self._shown(obs, [self._now]), reward, terminated, truncated, info
+
+
+class RedButton(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """A hard limit: where `limit(obs, action, next_obs)` is true, the episode is terminated.
+
+    `info["costs"][name]` is 1.0 then and 0.0 in every other step; `info["hard_stop"]` names the limit that stopped
+    the system. Costs of the environment stay: a plain `info["cost"]` is also told as `info["costs"]["cost"]`.
+    `hard_limits` names the hard limits of this wrapper and of those inside it.
+    """
+
+    def __init__(self, env: AnyEnv, limit: Callable[[Any, Any, Any], Any], name: str = "red_button") -> None:
+        RecordConstructorArgs.__init__(self, limit=limit, name=name)
+        super().__init__(env)
+        inner = env.get_wrapper_attr("hard_limits") if env.has_wrapper_attr("hard_limits") else ()
+        if name in inner:
+            raise GussError(f"RedButton: there is a hard limit {name!r} inside already, give this one another name")
+        self.limit, self.name = limit, name
+        self.hard_limits: tuple[str, ...] = (*inner, name)
+        self._obs: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Nothing is violated yet."""
+        obs, info = self.env.reset(seed=seed, options=options)
+        self._obs = copy.deepcopy(obs)  # environments may reuse theirs
+        return obs, self._told(info, stop=False)
+
+    def step(self, action: Any) -> Step:
+        """One step, and whether it was the last."""
+        next_obs, reward, terminated, truncated, info = self.env.step(action)
+        verdict = self.limit(self._obs, action, next_obs)
+        if np.shape(verdict) != () or np.asarray(verdict).dtype != np.bool_:
+            raise GussError(
+                f"the limit {self.name!r} of RedButton must return True or False, got {verdict!r}; "
+                f"compare with a number, and reduce arrays with .any() or .all()"
+            )
+        stop = bool(verdict)
+        self._obs = copy.deepcopy(next_obs)
+        return next_obs, reward, bool(terminated or stop), truncated, self._told(info, stop)
+
+    def _told(self, info: dict[str, Any], stop: bool) -> dict[str, Any]:
+        costs = dict(info["costs"]) if "costs" in info else {"cost": info["cost"]} if "cost" in info else {}
+        if self.name in costs:
+            raise GussError(f"RedButton: the environment has a cost {self.name!r} of its own, choose another name")
+        told = {**info, "costs": {**costs, self.name: float(stop)}}
+        return {"hard_stop": self.name, **told} if stop else told  # the innermost limit keeps its word
+
+
+class FiveValues(gymnasium.Env[Any, Any]):
+    """An environment whose `step` has six values, as Safety-Gymnasium's (…, reward, cost, terminated, …), with five.
+
+    The cost is `info["cost"]` then. The environment need not be a gymnasium.Env: spaces, `reset` and `step` are enough,
+    and what else is asked for is looked up in it. One that has five values already is passed through as it is.
+    """
+
+    def __init__(self, env: Any) -> None:
+        missing = [name for name in ("observation_space", "action_space", "reset", "step") if not hasattr(env, name)]
+        if missing:
+            raise GussError(f"FiveValues: {type(env).__name__} is not an environment, it has no {', '.join(missing)}")
+        self.env = env
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.metadata = getattr(env, "metadata", {"render_modes": []})
+        self.render_mode = getattr(env, "render_mode", None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "env":  # also while it is being copied and has no `env` yet
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """As the environment does it."""
+        super().reset(seed=seed)
+        first = self.env.reset(seed=seed) if options is None else self.env.reset(seed=seed, options=options)
+        if not isinstance(first, tuple) or len(first) != 2:
+            raise GussError(
+                f"FiveValues: reset must return (obs, info), {type(self.env).__name__} returned "
+                f"{type(first).__name__}; older Gym environments return the observation alone"
+            )
+        return first
+
+    def step(self, action: Any) -> Step:
+        """Five values, the cost among `info`."""
+        values = self.env.step(action)
+        if len(values) == 5:
+            return values
+        if len(values) != 6:
+            raise GussError(
+                f"FiveValues: step must return 5 values, or 6 with the cost third, {type(self.env).__name__} returned "
+                f"{len(values)}; 4 are those of Gym before 0.26"
+            )
+        obs, reward, cost, terminated, truncated, info = values
+        return obs, reward, terminated, truncated, {**info, "cost": float(cost)}
+
+    def render(self) -> Any:
+        """The environment's picture, if it draws any."""
+        return self.env.render() if hasattr(self.env, "render") else None
+
+    def close(self) -> None:
+        """Close the environment, if it can be closed."""
+        if hasattr(self.env, "close"):
+            self.env.close()
+
+
+def _at_least_one(who: str, steps: int) -> None:
+    if steps < 1:
+        raise GussError(f"{who}: steps must be a whole number of at least 1, got {steps!r}")
+
+
+def _vector(who: str, space: Any) -> Box:
+    """The observation space, which must be a vector."""
+    if not isinstance(space, Box) or len(space.shape) != 1:
+        raise GussError(
+            f"{who} needs observations that are vectors (a Box with one axis), got {space}; "
+            f"flatten them first: gymnasium.wrappers.FlattenObservation(env)"
+        )
+    return space
+
+
+def _kind(space: Box) -> Any:
+    """The type of a space's numbers."""
+    assert space.dtype is not None
+    return space.dtype.type
+
+
+def _range(who: str, space: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest and the largest action, as vectors."""
+    if isinstance(space, Box) and len(space.shape) == 1:
+        return space.low, space.high
+    if isinstance(space, Discrete):
+        return np.asarray([space.start]), np.asarray([space.start + space.n - 1])
+    if isinstance(space, MultiDiscrete) and len(space.shape) == 1:
+        return space.start, space.start + space.nvec - 1
+    raise GussError(f"{who} needs actions that are a number or a vector (Box, Discrete, MultiDiscrete), got {space}")
