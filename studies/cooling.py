@@ -166,8 +166,8 @@ COLOURS = {"thermostat": "#D55E00", "integrating": "#E69F00", "with_load": "#009
 def draw(days: dict[str, Any], results: dict[str, Any]) -> Any:
     """One day under the thermostat and under GuSS, and what all days come to."""
     figure = new_canvas(11, 6.6, 150)
-    layout = [["room", "energy"], ["load", "energy"], ["power", "unsafe"]]
-    axes = figure.subplot_mosaic(layout, width_ratios=(2.3, 1), height_ratios=(1.5, 0.8, 1))
+    left, right = ["room"] * 3 + ["load"] * 2 + ["power"] * 3, ["energy"] * 4 + ["unsafe"] * 4
+    axes = figure.subplot_mosaic([list(pair) for pair in zip(left, right, strict=True)], width_ratios=(2.3, 1))
     hours = np.arange(plant.STEPS + 1) * plant.HOURS
     lines = {"thermostat": ("thermostat", "--"), "guss": ("GuSS, learned", "-")}
     for name, (label, line) in lines.items():
@@ -178,9 +178,11 @@ def draw(days: dict[str, Any], results: dict[str, Any]) -> Any:
         power = plant.FULL_POWER * actions**3
         axes["power"].plot(hours[:-1], power, label=f"{label}: {spent:.2f} kWh this day", **look)
     seen = days["guss"][0]
-    axes["room"].axhspan(plant.LIMIT, plant.LIMIT + 1, color="#c84646", alpha=0.25, lw=0)
+    top = max(plant.LIMIT + 0.5, *(day[0][:, 0].max() + 0.1 for day in days.values()))
+    low = min(day[0][:, 0].min() for day in days.values()) - 0.6  # room for the legend
+    axes["room"].axhspan(plant.LIMIT, top, color="#c84646", alpha=0.25, lw=0)
     axes["room"].text(0.2, plant.LIMIT + 0.12, f"unsafe above {plant.LIMIT:g} °C", color="#8c2020")
-    axes["room"].set(ylabel="room [°C]", ylim=(None, plant.LIMIT + 0.5), title="One day, the same for both")
+    axes["room"].set(ylabel="room [°C]", ylim=(low, top), title="One day, the same for both")
     axes["load"].fill_between(hours, seen[:, 1], step="post", color="#999999", lw=0, label="heat of the servers [kW]")
     axes["load"].plot(hours, seen[:, 2], color="black", lw=1, ls=":", label="outside air [°C]")
     axes["load"].set(ylabel="kW, °C", ylim=(0, 31))
@@ -191,18 +193,23 @@ def draw(days: dict[str, Any], results: dict[str, Any]) -> Any:
     titles = {name: rival.title.replace(" with ", "\nwith ") for name, rival in RIVALS.items()} | {
         "guss": "GuSS,\nlearned"
     }
-    for name, unit, head in (("energy", "kwh", "electricity [kWh a day]"), ("unsafe", "unsafe_pct", "time unsafe [%]")):
+    heads = {"energy": "electricity [kWh a day; dots: seeds]", "unsafe": "time above the limit [%]"}
+    for name, measure in (("energy", "kwh"), ("unsafe", "unsafe_pct")):
+        reference = results["thermostat"][measure]
         for row, method in enumerate(results):
-            value, each = results[method][unit], results[method][f"{unit}_per_seed"]
+            value, each = results[method][measure], results[method][f"{measure}_per_seed"]
             axes[name].barh(row, value, color=COLOURS[method], height=0.62)
+            shown, end = f"{value:.3f}", value
             if name == "energy":
                 axes[name].plot(each, np.full(len(each), row), "o", color="black", ms=2.5, alpha=0.7)
-            shown = f"{value:.2f}" if name == "energy" else f"{value:.3f}"
-            axes[name].annotate(shown, (max([value, *each] if name == "energy" else [value]), row), (4, 0),
-                                textcoords="offset points", va="center")  # fmt: skip
-        axes[name].set(yticks=range(len(results)), yticklabels=[titles[method] for method in results], title=head)
+                saved = 100 * (1 - value / reference)
+                shown = f"{value:.2f}" + ("" if method == "thermostat" else f" ({-saved:+.0f} %)".replace("-", "−"))
+                end = max(value, *each)
+            axes[name].annotate(shown, (end, row), (4, 0), textcoords="offset points", va="center")
+        axes[name].set(yticks=range(len(results)), yticklabels=[titles[method] for method in results])
+        axes[name].set_title(heads[name], fontsize=9)
         axes[name].invert_yaxis()
-        axes[name].margins(x=0.2)
+        axes[name].margins(x=0.45 if name == "energy" else 0.2)
         axes[name].tick_params(axis="y", length=0)
     return figure
 
