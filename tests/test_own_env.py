@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = ("--horizon", 10, "--budget", 60, "--net", "hidden=[24,24]", "--fit", "max_steps=1200", "warm_steps=400")
 
@@ -69,17 +67,9 @@ def test_bad_input_is_told(guss_command, tmp_path):
         assert told in guss_command(*words, check=2).stderr
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("own_loop.py", "--episodes", "3", "--keep", "kept.ckpt"),
-        ("cooling_plant.py", "--quick"),
-    ],
-    ids=lambda words: words[0],
-)
-def test_examples_run(words, tmp_path):
+def test_a_loop_of_ones_own_runs(tmp_path):
     done = subprocess.run(
-        [sys.executable, ROOT / "examples" / words[0], *words[1:]],
+        [sys.executable, ROOT / "examples" / "own_loop.py", "--episodes", "3"],
         cwd=tmp_path,
         env=os.environ,
         capture_output=True,
@@ -87,4 +77,6 @@ def test_examples_run(words, tmp_path):
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "unsafe" in done.stdout
+    assert "initial_policy: mean reward" in done.stdout
+    assert "          plan: mean reward" in done.stdout
+    assert (tmp_path / "own-loop.ckpt").exists()

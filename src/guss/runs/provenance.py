@@ -45,7 +45,8 @@ def _commit() -> str | None:
     try:
         if git("ls-files", "--error-unmatch", "provenance.py").returncode != 0:
             return None
-        changed = git("status", "--porcelain", "--", "../../../src", "../../../experiments").stdout.strip()
+        sources = [f"../../../{name}" for name in ("src", "experiments", "examples", "studies")]
+        changed = git("status", "--porcelain", "--", *sources).stdout.strip()
         return git("rev-parse", "HEAD").stdout.strip() + ("-dirty" if changed else "")
     except FileNotFoundError:  # no git on this machine
         return None
