@@ -158,12 +158,13 @@ def test_plans_of_every_kind_use_what_was_learned(learned):
     task, models, _ = learned
     model, key = first(models), jax.random.key(0)
     planner = make_planner("guss", task, horizon=5, budget=60)
-    done = plan(planner, model, task, [2.0, 0.0], key)
+    task = task.replace(constraints=(Constraint("rare", threshold=0.9), task.constraints[1]))
+    done = plan(planner, model, task, [1.5, 0.0], key)
     assert bool(jnp.isfinite(done.diagnostics.reward))
-    strict = plan(planner, model, task.with_margin(0.09), [2.0, 0.0], key)
+    strict = plan(planner, model, task.with_margin({"rare": 0.89}), [1.5, 0.0], key)
     assert float(strict.diagnostics.safe_share) < float(done.diagnostics.safe_share)
-    with pytest.raises(GussError, match=r"so it must be smaller, got 0\.7"):
-        task.with_margin(0.7)
+    with pytest.raises(GussError, match=r"so it must be smaller, got 0\.9"):
+        task.with_margin(0.9)
 
 
 def test_an_event_that_never_happened_is_unlikely_everywhere():

@@ -91,7 +91,7 @@ def actions_of(space: Any) -> Actions:
     )
 
 
-def _for_env(space: Any, action: np.ndarray) -> Any:
+def _for_env(space: Any, action: Any) -> Any:
     """An action as the environment wants it."""
     if isinstance(space, spaces.Discrete):
         return int(action)

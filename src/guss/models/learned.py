@@ -16,7 +16,7 @@ from guss.models.ensemble import Ensemble, fit_ensemble, make_ensemble
 from guss.models.fitting import Data, FitSettings, Pace, fit, pace_of, split_rows
 from guss.models.judging import FitReport
 from guss.models.mdn import MixtureNet, NetSettings
-from guss.models.outcomes import Behaviour, Informed, fit_outcomes, informed, wanted_columns
+from guss.models.outcomes import OPINIONS, Behaviour, Informed, fit_outcomes, informed, wanted_columns
 from guss.task import Task
 
 Dynamics = MixtureNet | Ensemble | Egocentric
@@ -43,7 +43,8 @@ def make_model(name: str, task: Task, key: PRNGKeyArray, settings: ModelSettings
     if not task.unknown:
         return dynamics
     key = jax.random.fold_in(key, APART)
-    return informed(dynamics, task, key, settings.ensemble, settings.hidden, settings.activation)
+    opinions = settings.ensemble if settings.ensemble > 1 else OPINIONS
+    return informed(dynamics, task, key, opinions, settings.hidden, settings.activation)
 
 
 def _make_dynamics(name: str, task: Task, key: PRNGKeyArray, settings: ModelSettings) -> Dynamics:

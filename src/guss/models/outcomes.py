@@ -25,6 +25,8 @@ from guss.task import Task
 from guss.types import Actions, Judged, Model, Rollout
 
 LOG_STD = (-5.0, 1.0)  # of standardised rewards
+OPINIONS = 3
+"""Sets of nets where the dynamics are no ensemble: between what was seen to be safe and to be unsafe they differ."""
 MOST_WEIGHT = 100.0
 """An unsafe row weighs at most this much more than a safe one."""
 CALIBRATION_STEPS = 12
@@ -69,12 +71,13 @@ class OutcomeNets(eqx.Module):
     def outputs(self, inputs: Float[Array, "B F"], noise: Float[Array, "B D"] | None = None) -> Float[Array, "L B 2"]:
         """Mean and raw log spread of the reward; log odds of events, in the first of the two.
 
-        `noise`, on the standardised next observation, is for the events alone.
+        `noise` is for the events alone: it shifts both standardised observations, or one would give the other away.
         """
         count = self.layers[0].bias.shape[0]
         hidden = jnp.broadcast_to(inputs[None], (count, *inputs.shape))
         if noise is not None:
-            blurred = jnp.pad(noise, [(0, 0), (inputs.shape[1] - noise.shape[1], 0)])  # the next observation is last
+            between = jnp.zeros((inputs.shape[0], inputs.shape[1] - 2 * noise.shape[1]))  # the action as it is
+            blurred = jnp.concatenate([noise, between, noise], axis=1)
             of_events = (jnp.arange(count) >= int(self.rewarded)).astype(jnp.float32)
             hidden = hidden + of_events[:, None, None] * blurred[None]
         for i, layer in enumerate(self.layers):
@@ -122,7 +125,7 @@ class Informed(Model):
     """A model of the dynamics that has also learned what the Task leaves open."""
 
     dynamics: Model
-    nets: OutcomeNets | None  # arrays with a leading axis: several nets' opinions, averaged; None: nothing to learn
+    nets: OutcomeNets | None  # arrays with a leading axis: several opinions; None: nothing to learn
     behaviour: Behaviour | None
 
     @property
@@ -194,7 +197,7 @@ class Informed(Model):
         return Judged(reward, cost, descriptor(rollout))
 
     def _opinions(self, nets: OutcomeNets, rollout: Rollout) -> tuple[Float[Array, "H"] | None, Float[Array, "C H"]]:
-        """Reward (if it is learned) and probabilities of all events, step by step; the mean over all nets."""
+        """Reward (if it is learned) by the mean of all opinions, probabilities of events by the most worried one."""
 
         def one(nets: OutcomeNets) -> tuple[Array | None, Array]:
             outputs = nets.outputs(jax.vmap(nets.inputs)(*rollout))
@@ -202,7 +205,8 @@ class Informed(Model):
             reward = None if mean is None else jax.vmap(nets.reward_scaling.undo)(mean)[:, 0]
             return reward, nets.probabilities(outputs)
 
-        return jax.tree.map(lambda x: jnp.mean(x, axis=0), jax.vmap(one)(nets))
+        reward, chance = jax.vmap(one)(nets)
+        return None if reward is None else jnp.mean(reward, axis=0), jnp.max(chance, axis=0)
 
 
 # ---------------------------------------------------------------------------------------------------------- making it
