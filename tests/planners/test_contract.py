@@ -69,14 +69,14 @@ def test_plans_are_in_bounds_exact_in_budget_repeatable_and_worth_what_they_say(
     assert float(result.diagnostics.cost) == sum(costs)
 
 
-def smallest(name, task, horizon):
+def smallest(name, task, horizon, **settings):
     """The planner with the smallest budget it accepts, and a little more, so that there is a second generation."""
     for budget in range(1, 200):
         try:
-            make_planner(name, task, horizon=horizon, budget=budget)
+            make_planner(name, task, horizon=horizon, budget=budget, **settings)
         except GussError:
             continue
-        return make_planner(name, task, horizon=horizon, budget=budget + 3)
+        return make_planner(name, task, horizon=horizon, budget=budget + 3, **settings)
     raise AssertionError(f"{name} accepts no budget below 200")
 
 

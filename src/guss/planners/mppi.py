@@ -51,11 +51,11 @@ def weights(
 class PathIntegralPlanner(Planner):
     """Perturbs a sequence, moves it to the weighted mean, repeats; acts with it. Who has a say is left to `counts`."""
 
-    iterations: int = setting(3, "rounds of perturbing and averaging; the budget is divided among them")
+    iterations: int = setting(1, "rounds of perturbing and averaging; the budget is divided among them")
     temperature: float = setting(0.2, "how far from the best a sample still counts: lower, fewer samples")
     relative: bool = setting(True, "the temperature is in standard deviations of the rewards, not in rewards")
     noise_std: float = setting(0.5, "standard deviation of the perturbations, in half-widths of the action bounds")
-    mixing: float = setting(0.3, "discrete actions: share of draws that goes to all values alike, whatever was learned")
+    mixing: float = setting(0.1, "discrete actions: share of draws that goes to all values alike, whatever was learned")
     warm_start: bool = setting(True, "start from the last plan's sequence, shifted by one step")
     guard: bool = setting(True, "act with the best sample where the mean is predicted to be less safe or not at all")
 
