@@ -118,7 +118,9 @@ def test_every_public_name_can_be_imported():
 
 def test_list_shows_everything_with_one_line_and_the_paper_reference(guss_command):
     found = json.loads(guss_command("list", "--json", check=0).stdout)
-    assert [p["name"] for p in found["planners"]] == ["random", "rs", "s-rs", "cem", "rcem", "map-elites", "guss"]
+    of_the_paper = ["random", "rs", "s-rs", "cem", "rcem", "map-elites", "guss"]
+    others = ["cce", "icem", "s-icem", "mppi", "s-mppi", "ps-me"]
+    assert [p["name"] for p in found["planners"]] == of_the_paper + others
     environments = ["safe-toy", "safe-pendulum", "safe-acrobot", "safe-car-goal", "safe-car-goal-full"]
     assert [e["name"] for e in found["environments"]] == environments
     assert [m["name"] for m in found["models"]] == ["oracle", "dmdn", "darmdn", "egocentric"]

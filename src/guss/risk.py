@@ -57,6 +57,14 @@ def better(a: Scores, b: Scores) -> Bool[Array, "..."]:
     return (a.hard < b.hard) | ((a.hard == b.hard) & ((a.cost < b.cost) | by_reward))
 
 
+def covers(a: Scores, b: Scores) -> Bool[Array, "..."]:
+    """Whether a is as good as b in every respect: fewer hard violations, or as many and no more cost, no less reward.
+
+    a dominates b if a covers b and b does not cover a; if both cover each other, they are equal.
+    """
+    return (a.hard < b.hard) | ((a.hard == b.hard) & (a.cost <= b.cost) & (a.reward >= b.reward))
+
+
 def best_index(scores: Scores, among: Bool[Array, "N"] | None = None) -> Int[Array, ""]:
     """Position of the best plan (Alg. 4, lines 16–17); the first of equals. 0 if `among` is nowhere true."""
     left = scores.finite if among is None else among

@@ -320,8 +320,9 @@ class Planner(eqx.Module):
     horizon: int = eqx.field(static=True, kw_only=True)
     budget: int = eqx.field(static=True, kw_only=True)
 
-    judges: ClassVar[Literal["nothing", "reward", "cost"]]
-    """What the planner looks at: nothing (acts blindly), reward alone, or cost first and reward second."""
+    judges: ClassVar[Literal["nothing", "reward", "penalty", "cost"]]
+    """What the planner looks at: nothing (acts blindly), reward alone, reward less a price on cost (hard violations
+    first), or cost first and reward second."""
     over_particles: ClassVar[Literal["worst", "mean"]] = "worst"
     """How a plan's cost is counted where particles differ: by the worst of them, or by their mean."""
 
@@ -376,8 +377,8 @@ class Planner(eqx.Module):
     def reserve(self, state: PyTree) -> PyTree | None:
         """A second candidate, for planners whose `best` is not one of those evaluated (the mean of a distribution).
 
-        The engine acts with it if the best one's prediction is not finite, or, for planners that judge cost, if the
-        best one is predicted to be less safe.
+        The engine acts with it if the best one's prediction is not finite, or, for planners that judge cost or put
+        a price on it, if the best one is predicted to be less safe.
         """
         return None
 

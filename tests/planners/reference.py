@@ -73,3 +73,31 @@ def walk(policy_act, start, areas, goal, size, horizon):
         reward -= (x - goal[0]) ** 2 + (y - goal[1]) ** 2
         cost += any(x0 <= x <= x1 and y0 <= y <= y1 for x0, x1, y0, y1 in areas)
     return reward, cost, (x, y)
+
+
+class Fronts:
+    """A Pareto front per cell, one policy stored after the other."""
+
+    def __init__(self):
+        self.cells = {}
+        self.arrivals = 0
+
+    def store(self, policy, cell, hard, cost, reward, finite):
+        """Leave it if someone in the cell is as good in everything; otherwise put out whom it beats."""
+        new = Entry(policy, cell, hard, cost, reward, self.arrivals)
+        self.arrivals += 1
+        front = self.cells.get(cell, [])
+        if not finite or any(equal(old, new) or dominates(old, new) for old in front):
+            return
+        self.cells[cell] = [old for old in front if not dominates(new, old)] + [new]
+
+
+def equal(a, b):
+    return (a.hard, a.cost, a.reward) == (b.hard, b.cost, b.reward)
+
+
+def dominates(a, b):
+    if a.hard != b.hard:
+        return a.hard < b.hard
+    at_least = a.cost <= b.cost and a.reward >= b.reward
+    return at_least and (a.cost < b.cost or a.reward > b.reward)

@@ -67,14 +67,14 @@ def test_plans_are_in_bounds_exact_in_budget_repeatable_and_worth_what_they_say(
     assert float(result.diagnostics.cost) == sum(costs)
 
 
-def smallest(name, task, horizon):
+def smallest(name, task, horizon, **settings):
     """The planner with the smallest budget it accepts, and a little more, so that there is a second generation."""
     for budget in range(1, 200):
         try:
-            make_planner(name, task, horizon=horizon, budget=budget)
+            make_planner(name, task, horizon=horizon, budget=budget, **settings)
         except GussError:
             continue
-        return make_planner(name, task, horizon=horizon, budget=budget + 3)
+        return make_planner(name, task, horizon=horizon, budget=budget + 3, **settings)
     raise AssertionError(f"{name} accepts no budget below 200")
 
 
@@ -132,7 +132,7 @@ def test_when_nothing_is_safe_the_least_costly_plan_is_taken(name, seed):
     assert float(result.diagnostics.safe_share) == 0.0
 
 
-@judging("cost")
+@judging("penalty", "cost")
 @pytest.mark.parametrize("seed", range(5))
 def test_a_hard_violation_is_never_preferred_to_a_soft_one(name, seed):
     task = choice_task(soft=(0, 4, 4, 0), hard=(1, 0, 0, 1), reward=(99.0, 1.0, 2.0, 99.0))
@@ -149,7 +149,7 @@ def rim(obs, action, next_obs):
     return 1.0
 
 
-@judging("cost")
+@judging("penalty", "cost")
 def test_a_hard_violation_between_two_soft_plans_is_never_chosen(name):
     constraints = (Constraint("rim", rim), Constraint("crater", crater, hard=True))
     task = make_task(ContinuousActions(low=(-1.0,), high=(1.0,)), reward=near_zero, constraints=constraints)
@@ -165,7 +165,7 @@ def broken_in_the_middle(obs, action, key):
     return jnp.where(jnp.abs(action[0]) < 0.2, jnp.nan, obs + action[0])
 
 
-@judging("reward", "cost")
+@judging("reward", "penalty", "cost")
 def test_a_broken_prediction_between_two_good_plans_is_never_chosen(name):
     actions = ContinuousActions(low=(-1.0,), high=(1.0,))
     task = make_task(actions, reward=near_zero, constraints=(), step=broken_in_the_middle)
@@ -182,14 +182,32 @@ def test_a_safe_plan_is_preferred_to_any_reward(name, seed):
     assert int(solve(name, task, seed, horizon=1).action) == 2
 
 
-@judging("reward", "cost")
+@judging("penalty", "cost")
+@pytest.mark.parametrize("seed", range(5))
+def test_of_equal_rewards_the_least_costly_plan_is_taken(name, seed):
+    task = choice_task(soft=(3, 1, 2, 4), reward=(5.0, 5.0, 5.0, 5.0))
+    result = solve(name, task, seed, horizon=1)
+    assert int(result.action) == 1
+    assert float(result.diagnostics.cost) == 1.0
+
+
+@judging("penalty")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_price_on_cost_is_paid_where_the_reward_is_worth_it_and_only_there(name, seed):
+    task = choice_task(soft=(1, 1, 0, 1), reward=(-1e6, 0.0, 1.0, -1e6))
+    assert int(solve(name, task, seed, horizon=1).action) == 2
+    task = choice_task(soft=(1, 1, 0, 1), reward=(-1e6, 1e6, 1.0, -1e6))
+    assert int(solve(name, task, seed, horizon=1).action) == 1
+
+
+@judging("reward", "penalty", "cost")
 @pytest.mark.parametrize("seed", range(5))
 def test_the_best_of_safe_plans_is_taken(name, seed):
     task = choice_task(soft=(0, 0, 0, 0), reward=(1.0, 2.0, 4.0, 3.0))
     assert int(solve(name, task, seed, horizon=1).action) == 2
 
 
-@judging("reward", "cost")
+@judging("reward", "penalty", "cost")
 @pytest.mark.parametrize("seed", range(5))
 def test_predictions_that_are_not_finite_are_never_chosen(name, seed):
     task = choice_task(soft=(2, 0, 0, 2), reward=(0.0, 9.0, 9.0, 1.0), broken=(False, True, True, False))
@@ -199,7 +217,7 @@ def test_predictions_that_are_not_finite_are_never_chosen(name, seed):
     assert 0.0 < float(result.diagnostics.broken_share) < 1.0
 
 
-@judging("reward", "cost")
+@judging("reward", "penalty", "cost")
 def test_when_no_prediction_is_finite_the_fallback_is_taken_and_told(name):
     result = solve(name, choice_task(soft=(0,) * 4, broken=(True,) * 4), horizon=1)
     assert bool(result.diagnostics.fallback)

@@ -18,7 +18,10 @@ from guss.types import Planner
 PLANNERS: Registry[type[Planner]] = Registry(
     "planner",
     "guss.planners",
-    tuple(f"guss.planners.{name}" for name in ("random", "rs", "s_rs", "cem", "rcem", "map_elites", "guss")),
+    tuple(
+        f"guss.planners.{name}"
+        for name in ("random", "rs", "s_rs", "cem", "rcem", "map_elites", "guss", "cce", "icem", "mppi", "ps_me")
+    ),
 )
 register_planner = PLANNERS.register
 T = TypeVar("T")

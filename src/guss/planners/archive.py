@@ -7,6 +7,7 @@ adding a generation writes one contiguous block.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -46,26 +47,32 @@ def empty(candidate: PyTree, capacity: int) -> Archive:
     )
 
 
-def store(archive: Archive, candidates: PyTree, scores: Scores) -> Archive:
-    """STORE (Alg. 5) for a whole generation: an empty cell takes anything, a filled one only what is better.
+Rule = Callable[[Archive, Scores], Bool[Array, "M"]]
+"""Which rows are elites once the newcomers with these scores have been written."""
+
+
+def best_of_cells(archive: Archive, new: Scores) -> Bool[Array, "M"]:
+    """STORE of Alg. 5: an empty cell takes anything, a filled one only what is better."""
+    few = new.reward.shape[0] * archive.elite.shape[0] <= PAIRWISE_LIMIT
+    return _elites_by_pairs(archive, new) if few else _elites_by_sorting(archive, new)
+
+
+def store(archive: Archive, candidates: PyTree, scores: Scores, rule: Rule = best_of_cells) -> Archive:
+    """STORE (Alg. 5) for a whole generation; who is an elite then is left to `rule`.
 
     Plans whose prediction is not finite are not stored. Among equals the first arrival stays, within the generation
     too, so the order of the rows matters and the outcome equals storing one by one.
     """
-    num, capacity = scores.reward.shape[0], archive.elite.shape[0]
-    if num * capacity <= PAIRWISE_LIMIT:
-        elite = _elites_by_pairs(archive, scores)
-    else:
-        elite = _elites_by_sorting(archive, scores)
     return Archive(
-        candidates=jax.tree.map(lambda rows, new: _write(rows, new, archive.size), archive.candidates, candidates),
-        scores=jax.tree.map(lambda rows, new: _write(rows, new, archive.size), archive.scores, scores),
-        elite=elite,
-        size=archive.size + num,
+        candidates=jax.tree.map(lambda rows, new: write(rows, new, archive.size), archive.candidates, candidates),
+        scores=jax.tree.map(lambda rows, new: write(rows, new, archive.size), archive.scores, scores),
+        elite=rule(archive, scores),
+        size=archive.size + scores.reward.shape[0],
     )
 
 
-def _write(rows: Array, new: Array, start: Int[Array, ""]) -> Array:
+def write(rows: Array, new: Array, start: Int[Array, ""]) -> Array:
+    """A generation's block among the rows."""
     return jax.lax.dynamic_update_slice_in_dim(rows, new, start, axis=0)
 
 
@@ -85,7 +92,7 @@ def _elites_by_pairs(archive: Archive, new: Scores) -> Bool[Array, "M"]:
     beaten = (rows.cell == other.cell) & other.finite & loses & (order[None, :] != order[:, None])
 
     wins = new.finite & ~jnp.any(kept_out, axis=1) & ~jnp.any(beaten, axis=1)
-    return _write(archive.elite & ~jnp.any(beats_old, axis=0), wins, archive.size)
+    return write(archive.elite & ~jnp.any(beats_old, axis=0), wins, archive.size)
 
 
 def _elites_by_sorting(archive: Archive, new: Scores) -> Bool[Array, "M"]:
@@ -108,16 +115,18 @@ def _elites_by_sorting(archive: Archive, new: Scores) -> Bool[Array, "M"]:
     beaten = rivals & risk.better(leader, archive.scores)
     kept_out = jnp.zeros((num,), bool).at[jnp.where(rivals & ~beaten, place, num)].set(True, mode="drop")
     wins = jnp.zeros((num,), bool).at[order].set(leads & ~kept_out, unique_indices=True)
-    return _write(archive.elite & ~beaten, wins, archive.size)
+    return write(archive.elite & ~beaten, wins, archive.size)
 
 
-def select(archive: Archive, lots: Float[Array, "M"], num: int) -> tuple[PyTree, Bool[Array, "N"]]:
-    """SELECT (Alg. 6, line 3): `num` elites without cost, uniformly, without replacement.
+def select(
+    archive: Archive, lots: Float[Array, "M"], num: int, eligible: Bool[Array, "M"] | None = None
+) -> tuple[PyTree, Bool[Array, "N"]]:
+    """SELECT (Alg. 6, line 3): `num` elites without cost (or of those `eligible`), uniformly, without replacement.
 
     `lots` are independent and uniform in (−1, 1): the eligible rows with the largest are chosen. Returns candidates and
     which of them are real: if there are fewer than `num`, the rest is for the caller to fill.
     """
-    eligible = archive.elite & archive.scores.safe
+    eligible = archive.elite & archive.scores.safe if eligible is None else eligible
     drawn, rows = jax.lax.top_k(jnp.where(eligible, lots, -1.0), num)
     return jax.tree.map(lambda x: x[rows], archive.candidates), drawn > -1.0
 

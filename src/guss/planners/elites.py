@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from guss.errors import GussError
 from guss.planners import archive as archives
@@ -103,11 +103,17 @@ class ElitePlanner(Planner):
         remembered = state.candidates[0]
         sampled = self.sample_std * noise
         sampled = sampled.at[0].set(jnp.where(jnp.all(jnp.isfinite(remembered)), remembered, sampled[0]))
-        parents, found = archives.select(state, lots, num)
+        parents, found = self.select(state, lots, num)
         mutated = parents + self.mutation_variance**0.5 * noise
         # Alg. 6, line 5: missing policies are sampled; with the mutation's noise on top, that is one wider normal.
         missing = (self.sample_std**2 + self.mutation_variance) ** 0.5 * noise
         return jnp.where(first, sampled, jnp.where(found[:, None], mutated, missing))
+
+    def select(
+        self, state: Archive, lots: Float[Array, "M"], num: int
+    ) -> tuple[Float[Array, "N params"], Bool[Array, "N"]]:
+        """SELECT (Alg. 6): parents, and which of them are real."""
+        return archives.select(state, lots, num)
 
     def act(self, candidate: Float[Array, "params"], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
         """φ(s)."""
@@ -122,7 +128,7 @@ class ElitePlanner(Planner):
         return archives.best(state)[0]
 
     def worth(self, state: Archive) -> Scores | None:
-        """As stored, unless they were stored as a planner sees them that does not know of safety."""
+        """As stored, unless they were stored as seen by a planner that does not know of safety, or folds it in."""
         return archives.best(state)[1] if self.judges == "cost" else None
 
     def occupancy(self, state: Archive) -> Int[Array, ""]:

@@ -299,7 +299,7 @@ def _pick(planner: Planner, worths: Scores) -> Int[Array, ""]:
     """Which finalist to act with: the best, unless the reserve is safer (see `Planner.reserve`)."""
     first, last = (jax.tree.map(lambda x, i=i: x[i], worths) for i in (0, -1))
     instead = ~first.finite & last.finite
-    if planner.judges == "cost":
+    if planner.judges in ("penalty", "cost"):
         instead |= risk.better(last._replace(reward=first.reward), first)
     return instead.astype(jnp.int32)
 

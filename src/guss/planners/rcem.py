@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from guss.errors import GussError
 from guss.planners import register_planner
 from guss.planners.cem import CrossEntropyPlanner
+from guss.planners.distributions import feasible_if_enough
 from guss.types import Scores, setting
 
 
@@ -29,4 +29,4 @@ class RobustCrossEntropy(CrossEntropyPlanner):
 
     def counts(self, scores: Scores) -> Bool[Array, "N"]:
         """The feasible ones if there are `minimal_elites` of them, otherwise those of lowest cost."""
-        return jnp.where(jnp.sum(scores.safe) >= self.minimal_elites, scores.safe, scores.finite)
+        return feasible_if_enough(scores, self.minimal_elites)

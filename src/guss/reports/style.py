@@ -19,6 +19,12 @@ _STYLES: dict[str, tuple[str, str, str]] = {
     "rs": ("RS", "#CC79A7", "--"),
     "map-elites": ("MAP-Elites", "#56B4E9", "-."),
     "random": ("Random", "#6b6b6b", ":"),
+    "cce": ("CCE", "#882255", "--"),
+    "icem": ("iCEM", "#117733", ":"),
+    "s-icem": ("S-iCEM", "#117733", "--"),
+    "mppi": ("MPPI", "#332288", ":"),
+    "s-mppi": ("S-MPPI", "#332288", "--"),
+    "ps-me": ("PS-ME", "#AA4499", "-."),
 }
 _OTHERS = ("#882255", "#117733", "#332288", "#AA4499")
 

@@ -1,0 +1,201 @@
+"""The improved cross-entropy method (Pinneri 2020, Alg. 1): CEM with noise that goes on, and a memory for elites.
+
+What differs from the paper: the budget is given and divided by its shrinking law, without its floor of twice the
+elites; the mean takes the place of a sample in the last iteration; elites kept within a plan are not rolled out again
+(all plans of a search meet the same noise, so their scores stand); discrete actions have a categorical per step.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+
+from guss import risk
+from guss.errors import GussError
+from guss.planners import register_planner
+from guss.planners.distributions import (
+    Distribution,
+    SequenceState,
+    centre,
+    feasible_if_enough,
+    keep_best,
+    nothing_yet,
+    perturb,
+    ranking,
+    refit,
+    shifted,
+    shrinking_parts,
+    uniform,
+)
+from guss.planners.noise import colouring
+from guss.types import Planner, Scores, setting
+
+
+class Memory(NamedTuple):
+    """What a plan leaves to the next: its distribution one step on, and E elites, not yet shifted."""
+
+    dist: Distribution
+    elites: Shaped[Array, "E H ..."]
+    known: Bool[Array, "E"]
+
+
+class IcemState(NamedTuple):
+    """The distribution with the best sample; K elites, best first; and which generation comes next."""
+
+    search: SequenceState
+    elites: Shaped[Array, "K H ..."]
+    scores: Scores  # of the elites, [K]
+    known: Bool[Array, "E"]  # before the first generation: which of the first elites come from the last plan
+    generation: Int[Array, ""]
+
+
+class ImprovedCrossEntropyPlanner(Planner):
+    """CEM with coloured noise, kept elites and shrinking populations; acts with the best sample."""
+
+    iterations: int = setting(3, "refits; the budget is divided among them")
+    num_elites: int = setting(10, "K: samples that the distribution is refitted to")
+    kept_share: float = setting(0.3, "ξ: share of the elites kept for the next iteration, and for the next plan")
+    shrink: float = setting(1.25, "γ: how much smaller each iteration's population is than the one before")
+    noise_exponent: float = setting(2.0, "β: 0 is white noise, 1 pink, 2 brown; higher, slower changes of action")
+    smoothing: float = setting(0.1, "α: weight of the old distribution in a refit")
+    initial_std: float = setting(0.5, "first standard deviation, in half-widths of the action bounds")
+    warm_start: bool = setting(True, "start from the last plan's mean and elites, shifted by one step")
+
+    def __check_init__(self) -> None:
+        if self.iterations < 1 or self.num_elites < 1:
+            raise GussError(
+                f"iterations and num_elites must be at least 1, got {self.iterations} and {self.num_elites}"
+            )
+        if not (0.0 <= self.kept_share <= 1.0 and self.shrink >= 1.0):
+            raise GussError(
+                f"kept_share must be in [0, 1] and shrink at least 1, got {self.kept_share} and {self.shrink}"
+            )
+        if not (0.0 <= self.smoothing < 1.0 and self.initial_std > 0.0 and self.noise_exponent >= 0.0):
+            raise GussError(
+                f"smoothing must be in [0, 1), initial_std positive and noise_exponent not negative, got "
+                f"{self.smoothing}, {self.initial_std} and {self.noise_exponent}"
+            )
+        sizes = self.schedule(self.budget) if self.budget > 0 else ()
+        if sizes and (len(sizes) < self.iterations or sizes[-1] < self.num_elites):
+            raise GussError(
+                f"a budget of {self.budget} plans in {self.iterations} iterations gives populations {sizes}, the last "
+                f"smaller than the {self.num_elites} elites; raise the budget or lower num_elites or iterations"
+            )
+
+    @abstractmethod
+    def judged(self, scores: Scores) -> Scores:
+        """The scores by which samples are ranked."""
+
+    @abstractmethod
+    def counts(self, scores: Scores) -> Bool[Array, "N"]:
+        """Which samples may count as elites if they rank high enough."""
+
+    @property
+    def num_kept(self) -> int:
+        """E: elites that go on."""
+        return round(self.kept_share * self.num_elites)
+
+    def schedule(self, budget: int) -> tuple[int, ...]:
+        """Shrinking populations."""
+        return shrinking_parts(budget, max(self.iterations, 1), max(self.shrink, 1.0))
+
+    def first_memory(self) -> Memory:
+        """The distribution of a first plan, and no elites."""
+        actions = self.interface.actions
+        elites = jnp.zeros((self.num_kept, self.horizon, *actions.shape), actions.dtype)
+        return Memory(uniform(actions, self.horizon, self.initial_std), elites, jnp.zeros((self.num_kept,), bool))
+
+    def memory(self, state: IcemState) -> Memory:
+        """This plan's mean and best elites (`warm_start`); the spread starts anew."""
+        first = self.first_memory()
+        if not self.warm_start:
+            return first
+        kept = slice(0, self.num_kept)
+        return Memory(shifted(state.search.dist, first.dist), state.elites[kept], state.scores.finite[kept])
+
+    def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: Memory) -> IcemState:
+        """Start from what is remembered; the elites' old scores mean nothing here."""
+        search = nothing_yet(memory.dist, self.interface.actions)
+        missing = jnp.zeros((self.num_elites - self.num_kept, *memory.elites.shape[1:]), memory.elites.dtype)
+        unknown = jax.tree.map(lambda x: jnp.broadcast_to(x[None], (self.num_elites,)), risk.no_scores())
+        elites = jnp.concatenate([memory.elites, missing])
+        return IcemState(search, elites, unknown, memory.known, jnp.zeros((), jnp.int32))
+
+    def ask(self, state: IcemState, key: PRNGKeyArray, num: int) -> Shaped[Array, "N H ..."]:
+        """Coloured samples; in the first iteration some are the last plan's elites, in the last one is the mean."""
+        actions, dist = self.interface.actions, state.search.dist
+        size = jax.tree.leaves(dist)[0].shape[1]
+        colours = jnp.asarray(colouring(self.horizon, self.noise_exponent))
+        white = jax.random.normal(key, (num, self.horizon, size))
+        samples = perturb(dist, actions, jnp.einsum("tk,nka->nta", colours, white))
+        # Shifted by a step; the new last action is the sample's own, a random one.
+        kept = self.num_kept
+        shifted_elites = jnp.concatenate([state.elites[:kept, 1:], samples[:kept, -1:]], axis=1)
+        known = ((state.generation == 0) & state.known).reshape((kept,) + (1,) * (samples.ndim - 1))
+        samples = samples.at[:kept].set(jnp.where(known, shifted_elites, samples[:kept]))
+        at_last = state.generation == len(self.schedule(self.budget)) - 1
+        return samples.at[-1].set(jnp.where(at_last, centre(dist, actions), samples[-1]))
+
+    def act(self, candidate: Shaped[Array, "H ..."], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
+        """The sequence's action at step t, whatever the observation."""
+        return candidate[t]
+
+    def tell(self, state: IcemState, candidates: Shaped[Array, "N H ..."], scores: Scores) -> IcemState:
+        """Refit to the best of the samples and the elites kept, and remember them."""
+        scores = self.judged(scores)
+        kept = jax.tree.map(lambda x: x[: self.num_kept], (state.elites, state.scores))
+        pool, worth = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), kept, (candidates, scores))
+        rows = ranking(worth)[: self.num_elites]
+        weight = self.counts(worth)[rows].astype(jnp.float32)
+        elites, worth = jax.tree.map(lambda x: x[rows], (pool, worth))
+        dist = refit(state.search.dist, self.interface.actions, elites, weight, self.smoothing)
+        search = keep_best(state.search._replace(dist=dist), elites[0], jax.tree.map(lambda x: x[0], worth))
+        return IcemState(search, elites, worth, state.known, state.generation + 1)
+
+    def best(self, state: IcemState) -> Shaped[Array, "H ..."]:
+        """The best sample."""
+        return state.search.sample
+
+    def worth(self, state: IcemState) -> Scores | None:
+        """As evaluated, unless they were kept as seen by a planner that does not know of safety."""
+        return state.search.scores if self.judges == "cost" else None
+
+
+@register_planner("icem", paper="not in it")
+class ImprovedCrossEntropy(ImprovedCrossEntropyPlanner):
+    """Improved cross-entropy method: noise that goes on over time, elites kept from plan to plan, cost ignored."""
+
+    judges = "reward"
+
+    def judged(self, scores: Scores) -> Scores:
+        """Reward alone."""
+        return risk.reward_only(scores)
+
+    def counts(self, scores: Scores) -> Bool[Array, "N"]:
+        """Those whose predictions are finite."""
+        return scores.finite
+
+
+@register_planner("s-icem", paper="not in it")
+class SafeImprovedCrossEntropy(ImprovedCrossEntropyPlanner):
+    """Safe improved cross-entropy method: elites are feasible first, rewarding second, as in RCEM."""
+
+    judges = "cost"
+
+    minimal_elites: int = setting(5, "feasible samples needed before reward counts")
+
+    def __check_init__(self) -> None:
+        if self.minimal_elites < 1:
+            raise GussError(f"minimal_elites must be at least 1, got {self.minimal_elites}")
+
+    def judged(self, scores: Scores) -> Scores:
+        """Hard violations, then cost, then reward: feasible samples come first, by reward."""
+        return scores
+
+    def counts(self, scores: Scores) -> Bool[Array, "N"]:
+        """The feasible ones if there are `minimal_elites` of them, otherwise those of lowest cost."""
+        return feasible_if_enough(scores, self.minimal_elites)

@@ -1,0 +1,160 @@
+"""Model predictive path integral control (Williams 2017): a sequence moved to the weighted mean of its perturbations.
+
+Each sample weighs exp(reward / temperature), as in the information-theoretic form; the reward is minus a path's cost.
+What differs: the temperature counts in standard deviations of the rewards (`relative`), so that it means the same for
+every task; samples are clipped to the action bounds before they are averaged; the weights have no term for the effort
+of a perturbation; there may be several rounds a plan; discrete actions have a categorical per step.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from guss import risk
+from guss.errors import GussError
+from guss.planners import register_planner
+from guss.planners.distributions import (
+    Distribution,
+    Normal,
+    SequenceState,
+    centre,
+    equal_parts,
+    keep_best,
+    nothing_yet,
+    perturb,
+    refit,
+    shifted,
+    uniform,
+)
+from guss.types import Planner, Scores, setting
+
+
+def weights(
+    reward: Float[Array, "N"], counts: Bool[Array, "N"], temperature: float, relative: bool
+) -> Float[Array, "N"]:
+    """softmax(reward / λ) over the samples that count, 0 for the others; λ is the temperature, or that many spreads."""
+    scale = jnp.asarray(temperature, jnp.float32)
+    if relative:
+        total = jnp.maximum(jnp.sum(counts, dtype=jnp.float32), 1.0)
+        mean = jnp.sum(jnp.where(counts, reward / total, 0.0))
+        scale = temperature * jnp.sqrt(jnp.sum(jnp.where(counts, (reward - mean) ** 2, 0.0)) / total)
+    logits = reward / jnp.where(scale > 0.0, scale, 1.0)  # no spread: all alike, whatever the scale
+    top = jnp.max(jnp.where(counts, logits, -jnp.inf))
+    weight = jnp.where(counts, jnp.exp(logits - top), 0.0)
+    return weight / jnp.maximum(jnp.sum(weight), 1.0)  # the best one's is 1
+
+
+class PathIntegralPlanner(Planner):
+    """Perturbs a sequence, moves it to the weighted mean, repeats; acts with it. Who has a say is left to `counts`."""
+
+    iterations: int = setting(1, "rounds of perturbing and averaging; the budget is divided among them")
+    temperature: float = setting(0.2, "how far from the best a sample still counts: lower, fewer samples")
+    relative: bool = setting(True, "the temperature is in standard deviations of the rewards, not in rewards")
+    noise_std: float = setting(0.5, "standard deviation of the perturbations, in half-widths of the action bounds")
+    mixing: float = setting(0.1, "discrete actions: share of draws that goes to all values alike, whatever was learned")
+    warm_start: bool = setting(True, "start from the last plan's sequence, shifted by one step")
+    guard: bool = setting(True, "act with the best sample where the mean is predicted to be less safe or not at all")
+
+    def __check_init__(self) -> None:
+        if self.iterations < 1:
+            raise GussError(f"iterations must be at least 1, got {self.iterations}")
+        if 0 < self.budget < self.iterations:
+            raise GussError(
+                f"a budget of {self.budget} plans is less than one for each of {self.iterations} iterations"
+            )
+        if not (self.temperature > 0.0 and self.noise_std > 0.0):
+            raise GussError(f"temperature and noise_std must be positive, got {self.temperature} and {self.noise_std}")
+        if not 0.0 < self.mixing <= 1.0:
+            raise GussError(f"mixing must be above 0 and at most 1, got {self.mixing}")
+
+    @abstractmethod
+    def judged(self, scores: Scores) -> Scores:
+        """The scores by which the best sample is found."""
+
+    @abstractmethod
+    def counts(self, scores: Scores) -> Bool[Array, "N"]:
+        """Which samples have a weight."""
+
+    def schedule(self, budget: int) -> tuple[int, ...]:
+        """Equal populations; what does not divide goes to the first iterations."""
+        return equal_parts(budget, self.iterations)
+
+    def first_memory(self) -> Distribution:
+        """The middle of the bounds, or all values alike."""
+        return uniform(self.interface.actions, self.horizon, self.noise_std)
+
+    def memory(self, state: SequenceState) -> Distribution:
+        """The sequence one step on (`warm_start`); its new last step is unknown."""
+        first = self.first_memory()
+        return shifted(state.dist, first, fresh=0.0) if self.warm_start else first
+
+    def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: PyTree) -> SequenceState:
+        """Start from the remembered sequence."""
+        return nothing_yet(memory, self.interface.actions)
+
+    def ask(self, state: SequenceState, key: PRNGKeyArray, num: int) -> Shaped[Array, "N H ..."]:
+        """The sequence, perturbed."""
+        actions, dist = self.interface.actions, state.dist
+        if not isinstance(dist, Normal):
+            mix = lambda probs, alike: (1.0 - self.mixing) * probs + self.mixing * alike  # noqa: E731
+            dist = jax.tree.map(mix, dist, self.first_memory())
+        shape = jax.tree.leaves(dist)[0].shape[:2]
+        return perturb(dist, actions, jax.random.normal(key, (num, *shape)))
+
+    def act(self, candidate: Shaped[Array, "H ..."], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
+        """The sequence's action at step t, whatever the observation."""
+        return candidate[t]
+
+    def tell(self, state: SequenceState, candidates: Shaped[Array, "N H ..."], scores: Scores) -> SequenceState:
+        """Move to the weighted mean, and keep the best sample. The noise stays as it is."""
+        weight = weights(scores.reward, self.counts(scores), self.temperature, self.relative)
+        dist = refit(state.dist, self.interface.actions, candidates, weight, 0.0)
+        if isinstance(dist, Normal) and isinstance(state.dist, Normal):
+            dist = Normal(dist.mean, state.dist.std)
+        scores = self.judged(scores)
+        row = risk.best_index(scores)
+        return keep_best(state._replace(dist=dist), candidates[row], jax.tree.map(lambda x: x[row], scores))
+
+    def best(self, state: SequenceState) -> Shaped[Array, "H ..."]:
+        """The mean sequence, or the likeliest one."""
+        return centre(state.dist, self.interface.actions)
+
+    def reserve(self, state: SequenceState) -> Shaped[Array, "H ..."] | None:
+        """The best sample: what lies between good samples need not be good itself."""
+        return state.sample if self.guard else None
+
+
+@register_planner("mppi", paper="not in it")
+class PathIntegral(PathIntegralPlanner):
+    """Model predictive path integral: moves a sequence to the mean of its perturbations, weighted by reward."""
+
+    judges = "reward"
+
+    def judged(self, scores: Scores) -> Scores:
+        """Reward alone."""
+        return risk.reward_only(scores)
+
+    def counts(self, scores: Scores) -> Bool[Array, "N"]:
+        """Those whose predictions are finite."""
+        return scores.finite
+
+
+@register_planner("s-mppi", paper="not in it")
+class SafePathIntegral(PathIntegralPlanner):
+    """Safe path integral: only samples without cost have a weight, or the least costly where there are none."""
+
+    judges = "cost"
+
+    def judged(self, scores: Scores) -> Scores:
+        """Hard violations, then cost, then reward."""
+        return scores
+
+    def counts(self, scores: Scores) -> Bool[Array, "N"]:
+        """Those with the fewest hard violations, and of these the lowest cost: the feasible ones, if there are any."""
+        left = scores.finite
+        left &= scores.hard == jnp.min(jnp.where(left, scores.hard, jnp.inf))
+        return left & (scores.cost == jnp.min(jnp.where(left, scores.cost, jnp.inf)))
