@@ -167,3 +167,23 @@ def test_the_readme_shows_the_learning_runs_as_stored():
         assert float(reward.replace("−", "-")) == round(mar, 3)
         assert float(unsafe) == round(pct, 3)
         assert float(steps.replace(",", "")) == round(1000 * pace)
+
+
+def test_the_page_on_own_environments_shows_what_learning_everything_costs():
+    """At most a tenth of the way from known functions to random actions, as the page says."""
+    from guss.reports.run import summarise_run
+
+    (learned,) = (ROOT / "results" / "own").glob("safe-pendulum-guss-*/")
+    config = json.loads((learned / "config.json").read_text())
+    assert config["config"]["learned"] == ["reward", "cost", "behaviour"]
+    assert re.fullmatch("[0-9a-f]{40}", config["provenance"]["commit"])
+    (known,) = (ROOT / "results" / "runs").glob("safe-pendulum-guss-*/")
+    (random,) = (ROOT / "results" / "runs").glob("safe-pendulum-random-*/")
+    rows = [summarise_run(home) for home in (known, learned, random)]
+    text = (ROOT / "docs" / "own-env.md").read_text()
+    for name, row in zip(("everything known", "everything learned", "random actions"), rows, strict=True):
+        assert row["seeds"] == 6
+        mar, _, unsafe, transient = cells_of(row)
+        assert f"| {name} | {row['episodes']} | {mar} | {unsafe} | {transient} |" in text
+    of_known, of_learned, of_random = (row["mar"][0] for row in rows)
+    assert of_learned >= of_known - 0.1 * (of_known - of_random)
