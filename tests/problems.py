@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 import numpy as np
 
-from guss.task import Constraint, Grid, Task
+from guss.constraint import Constraint
+from guss.task import Grid, Task
 from guss.types import ContinuousActions, DiscreteActions, Observations
 
 ACTIONS = {

@@ -167,7 +167,10 @@ def error_of(process):
         (["plan", "--set", "num_new"], "a setting is written name=value"),
         (["plan", "--env", "tasks.py:wrong_cost"], "the cost of constraint 'limit'"),
         (["plan", "--env", "tasks.py:wrong_bounds"], "descriptor bounds of dimension 0 must be finite with low < high"),
-        (["plan", "--env", "tasks.py:not_a_task"], "must be a guss.Task or a function that returns one, got int"),
+        (
+            ["plan", "--env", "tasks.py:not_a_task"],
+            "must return an environment, a pair (environment, guss.Task) or",
+        ),
         (["plan", "--env", "tasks.py:mke"], "Did you mean 'make'?"),
         (["plan", "--env", "nowhere.py:make"], "there is no file 'nowhere.py'"),
         (["plan", "--env", "nowhere:make"], "importing 'nowhere' failed: ModuleNotFoundError"),

@@ -12,6 +12,7 @@ SOURCE = ROOT / "src" / "guss"
 LAYERS = [
     {"errors"},
     {"types", "registry", "loading", "checkpoint"},
+    {"constraint"},
     {"task"},
     {"risk", "envs", "models"},
     {"planners"},

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from problems import ACTIONS, make_task, nowhere_unsafe
 
 from guss import risk
-from guss.task import Constraint
+from guss.constraint import Constraint
 from guss.types import WORST, Scores
 
 small = st.integers(0, 3)

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from problems import ACTIONS, make_task, nowhere_unsafe
 
+from guss.constraint import Constraint, as_function, with_params
 from guss.envs.toy import ToyLayout, toy_task
 from guss.errors import GussError
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.planners.engine import plan
 from guss.runs.timing import CompileClock
-from guss.task import Constraint, Grid, _function, with_params
+from guss.task import Grid
 
 ACTION = ACTIONS["continuous"]
 
@@ -58,7 +59,7 @@ def test_bad_descriptor_bounds_are_refused(low, high, cells, words):
 
 def test_a_task_function_must_be_callable():
     with pytest.raises(GussError, match="must be callable, got 3"):
-        _function(3)
+        as_function(3)
 
 
 def test_a_descriptor_must_match_its_grid():

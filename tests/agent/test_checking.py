@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from guss.agent.checking import check_env
+from guss.constraint import Constraint
 from guss.envs.adapting import Adapted, as_maker, describe, find_env
-from guss.task import Constraint, Task
+from guss.task import Task
 from guss.types import ContinuousActions, Observations
 
 STEPS = 120

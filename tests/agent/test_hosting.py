@@ -11,6 +11,7 @@ import pytest
 from guss.agent.agent import Agent
 from guss.agent.hosting import derived_seed, make_fleet, play, random_actor, told_costs
 from guss.agent.traces import read_trace
+from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
 from guss.errors import GussError
 from guss.models.fitting import FitSettings
@@ -18,7 +19,7 @@ from guss.models.learned import ModelSettings
 from guss.runs.learning import Loop, RunConfig
 from guss.runs.records import read_lines, trace_path
 from guss.runs.running import resume_run, run_one
-from guss.task import Constraint, Grid, Task
+from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations
 
 LENGTH = 20

@@ -10,6 +10,7 @@ import pytest
 
 from guss.agent.agent import Agent
 from guss.agent.hosting import MOST_FAILURES
+from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
 from guss.envs.adapting import Adapted, describe
 from guss.envs.workers import Failure, Worker
@@ -20,7 +21,6 @@ from guss.models.learned import ModelSettings
 from guss.runs.learning import Loop, RunConfig
 from guss.runs.records import read_lines
 from guss.runs.running import resume_run, run_one
-from guss.task import Constraint
 
 LENGTH = 12
 ORIGIN = {"command": "test"}

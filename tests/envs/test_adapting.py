@@ -195,7 +195,7 @@ def test_names_are_ours_gymnasiums_or_the_users(tmp_path, monkeypatch):
     for name, told in {
         "mine_here.py:env": "give a function that makes one, since every seed needs its own",
         "mine_here.py:number": "must be a function that makes an environment, or a guss.Task, got int",
-        "mine_here.py:wrong": "an environment and a guss.Task, got 3",
+        "mine_here.py:wrong": "or a guss.Task, got int",
         "mine_here.py:make": "Did you mean 'make_env'",
         "safe-pendulm": "Did you mean 'safe-pendulum'",
         "CartPole-v7": "Did you mean 'CartPole-v",

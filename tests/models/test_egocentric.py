@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from guss.constraint import Constraint
 from guss.envs.car import car_task
 from guss.errors import GussError
 from guss.models.egocentric import Egocentric, moved
@@ -18,7 +19,7 @@ from guss.models.fitting import Data, FitSettings
 from guss.models.learned import ModelSettings, fit_all, make_model
 from guss.planners import make_planner
 from guss.planners.engine import Particles, roll_out
-from guss.task import Constraint, Grid, Surroundings, Task
+from guss.task import Grid, Surroundings, Task
 from guss.types import ContinuousActions, Observations, Transition
 
 DT = 0.1

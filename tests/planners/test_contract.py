@@ -9,12 +9,12 @@ import pytest
 from problems import ACTIONS, CHOICE, land_on_choice, looked_up, make_task
 from test_types import within
 
+from guss.constraint import Constraint, with_params
 from guss.errors import GussError
 from guss.loading import load_module
 from guss.models.oracle import Oracle
 from guss.planners import PLANNERS, make_planner
 from guss.planners.engine import Monitor, begin, plan, plan_one
-from guss.task import Constraint, with_params
 from guss.types import ContinuousActions, Scores
 
 if "GUSS_TEST_PLUGIN" in os.environ:  # a planner of your own, held to the same contract

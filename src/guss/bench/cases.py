@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from guss.constraint import Constraint
 from guss.envs import make_task
 from guss.models.learned import ModelSettings, make_model
 from guss.planners import make_planner
-from guss.task import Constraint, Grid, Task
+from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations, Rollout
 
 

@@ -16,12 +16,13 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
 from guss.envs.workers import Failure, Worker
 from guss.envs.wrappers import five_values
 from guss.errors import GussError, UnknownNameError
 from guss.loading import load_object
-from guss.task import Constraint, Task
+from guss.task import Task
 from guss.types import Actions, ContinuousActions, DiscreteActions, Observations
 
 PATIENCE = 60.0
@@ -304,8 +305,11 @@ def spec_of(found: Any, name: str, *, episode_length: int | None = None, without
     if isinstance(made, Task | EnvSpec):
         return spec_of(made, name)
     first, known = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-    if known is not None and not isinstance(known, Task):
-        raise GussError(f"{name} must return an environment, or an environment and a guss.Task, got {known!r}")
+    if (known is not None and not isinstance(known, Task)) or not hasattr(first, "step"):
+        raise GussError(
+            f"{name} must return an environment, a pair (environment, guss.Task) or a guss.Task, got "
+            f"{type(first if known is None else known).__name__}"
+        )
 
     def make_env() -> Adapted:
         again = found()

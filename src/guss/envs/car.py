@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec, View
 from guss.envs.car_drawing import draw_from_car
 from guss.envs.car_world import (
@@ -31,7 +32,7 @@ from guss.envs.car_world import (
     observe,
 )
 from guss.errors import UnknownNameError
-from guss.task import Constraint, Grid, Surroundings, Task, with_params
+from guss.task import Grid, Surroundings, Task
 from guss.types import ContinuousActions, Observations, Rollout
 
 EPISODE_LENGTH = 1000

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec, View
 from guss.envs.drawing import INK, UNSAFE, Canvas
 from guss.errors import GussError, UnknownNameError
-from guss.task import Constraint, Grid, Task, with_params
+from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations, Rollout
 
 GRAVITY, MASS, LENGTH, DT = 10.0, 1.0, 1.0, 0.05

@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec, View
 from guss.envs.drawing import Canvas
 from guss.errors import GussError, UnknownNameError
-from guss.task import Constraint, Grid, Task, with_params
+from guss.task import Grid, Task
 from guss.types import DiscreteActions, Observations, Rollout
 
 EPISODE_LENGTH = 100

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
+from guss.constraint import Function
 from guss.errors import GussError
 from guss.models import register_model
-from guss.task import Function, Task
+from guss.task import Task
 from guss.types import Model
 
 

@@ -18,12 +18,13 @@ from guss.agent.learner import Batch, Learner, diverged, divergence_error
 from guss.agent.settings import AgentSettings
 from guss.agent.systems import Checked
 from guss.agent.traces import Trace, pieces, read_trace
+from guss.constraint import Constraint
 from guss.errors import GussError
 from guss.models.judging import FitReport
 from guss.runs.learning import batch_of, capacity_of, spec_of_run
 from guss.runs.records import read_lines, read_start, trace_path
 from guss.runs.running import read_config
-from guss.task import Constraint, Grid, Task
+from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations
 
 

@@ -1,0 +1,128 @@
+"""What is unsafe: named constraints, and functions whose parameters may change without compiling anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from guss.errors import GussError, UnknownNameError
+
+
+class Function(eqx.Module):
+    """A function with named array parameters, which may change without recompiling. Made by `with_params`."""
+
+    fn: Callable[..., Any] = eqx.field(static=True)
+    params: dict[str, Any]
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function with its parameters."""
+        return self.fn(*args, **self.params)
+
+
+def with_params(fn: Callable[..., Any], **params: Any) -> Function:
+    """Bind named parameters to a task function: `with_params(too_hot, limit=27.0)` calls `too_hot(..., limit=…)`."""
+    return Function(fn, {name: _array(name, value) for name, value in params.items()})
+
+
+def _array(name: str, value: Any) -> Array:
+    """A parameter as an array of the types used here: float32, int32 or bool."""
+    if isinstance(value, jax.Array):
+        return value
+    array = np.asarray(value)
+    kinds = {"f": jnp.float32, "i": jnp.int32, "u": jnp.int32, "b": jnp.bool_}
+    if array.dtype.kind not in kinds:
+        raise GussError(f"parameter {name!r} must be a number or an array of numbers, got {value!r}")
+    return jnp.asarray(array, kinds[array.dtype.kind])
+
+
+def as_function(fn: Any) -> Function:
+    """A function without parameters, if it is a plain one."""
+    if isinstance(fn, Function):
+        return fn
+    if not callable(fn):
+        raise GussError(f"a task function must be callable, got {fn!r}")
+    return Function(fn, {})
+
+
+def at_least(probability: Array, threshold: Array) -> Array:
+    """A learned cost: unsafe where its probability reaches the threshold."""
+    return probability >= threshold
+
+
+class Constraint(eqx.Module):
+    """A named cost, `cost(obs, action, next_obs) -> number`, 1 where unsafe and 0 elsewhere.
+
+    No cost function: it is learned from what the system tells, and a predicted step counts as unsafe where it is so
+    with a probability of `threshold` or more; a planning margin lowers the threshold.
+
+    Soft: a plan may be unsafe for `bound` steps before it costs anything. Hard: any step is worse than every soft
+    cost (the red button).
+    """
+
+    name: str = eqx.field(static=True)
+    cost: Function
+    bound: Float[Array, ""]
+    hard: bool = eqx.field(static=True)
+    stricter: tuple[tuple[str, float], ...] = eqx.field(static=True)
+    learned: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        name: str,
+        cost: Callable[..., Any] | None = None,
+        *,
+        bound: float | Array = 0.0,
+        hard: bool = False,
+        stricter: Mapping[str, float] | Sequence[tuple[str, float]] = (),
+        threshold: float = 0.1,
+        learned: bool | None = None,
+    ) -> None:
+        """`stricter`: which parameters of the cost a planning margin moves, and how far for a margin of 1.
+
+        As `stricter={"limit": -1.0}`: with a margin of 0.5, plans are judged by a limit lower by 0.5.
+        """
+        self.name = name
+        self.learned = cost is None if learned is None else learned
+        if cost is None:
+            if not 0.0 < threshold < 1.0:
+                raise GussError(f"constraint {name!r}: the threshold is a probability, 0 < p < 1, got {threshold}")
+            cost, stricter = with_params(at_least, threshold=threshold), {"threshold": -1.0}
+        self.cost = as_function(cost)
+        self.bound = jnp.asarray(bound, jnp.float32)
+        self.hard = hard
+        self.stricter = tuple((k, float(v)) for k, v in dict(stricter).items())
+
+    def __check_init__(self) -> None:
+        if not self.name or not isinstance(self.name, str):
+            raise GussError(f"a constraint needs a name, got {self.name!r}")
+        if self.bound.shape != () or not 0.0 <= float(self.bound) < math.inf:
+            raise GussError(f"constraint {self.name!r}: the bound is a number of steps, 0 or more, got {self.bound}")
+        if self.hard and float(self.bound) != 0.0:
+            raise GussError(f"constraint {self.name!r}: a hard constraint has no bound, got {float(self.bound)}")
+        for name, _ in self.stricter:
+            if name not in self.cost.params:
+                raise UnknownNameError(f"parameter of constraint {self.name!r}", name, self.cost.params)
+
+    def with_margin(self, margin: float) -> Constraint:
+        """The same constraint, stricter by a margin."""
+        if not 0.0 <= margin < math.inf:
+            raise GussError(f"constraint {self.name!r}: a planning margin is 0 or more, got {margin}")
+        if not self.stricter and margin > 0.0:
+            raise GussError(
+                f"constraint {self.name!r} does not say which of its parameters a planning margin moves: "
+                f"Constraint({self.name!r}, with_params(…, limit=…), stricter={{'limit': -1.0}})"
+            )
+        moved = {name: self.cost.params[name] + jnp.float32(margin * by) for name, by in self.stricter}
+        if self.learned and float(moved["threshold"]) <= 0.0:
+            raise GussError(
+                f"constraint {self.name!r} is learned: a planning margin lowers the probability from which a step "
+                f"counts as unsafe, {float(self.cost.params['threshold']):g}, so it must be smaller, got {margin:g}"
+            )
+        return eqx.tree_at(lambda c: c.cost.params, self, {**self.cost.params, **moved})
