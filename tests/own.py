@@ -16,7 +16,7 @@ def beats_random(guss_command, folder, env, *more, seeds, episodes):
 
 def mean_of_last(folder, method, count):
     """Mean reward and unsafe share of the last `count` episodes of a run, over all seeds."""
-    (home,) = (folder / "runs").glob(f"*-{method}-*")
+    (home,) = [home for home in (folder / "runs").iterdir() if home.name.split("-")[-2] == method]
     rows = [json.loads(line) for line in (home / "episodes.jsonl").read_text().splitlines()]
     assert {row["status"] for row in rows} == {"ok"}
     mine = [row for row in rows if row["episode"] >= max(r["episode"] for r in rows) + 1 - count]

@@ -19,7 +19,7 @@ from guss.errors import GussError
 from guss.models.fitting import FitSettings
 from guss.models.learned import ModelSettings
 from guss.runs.learning import Loop, RunConfig
-from guss.runs.records import read_lines
+from guss.runs.records import read_lines, run_folder
 from guss.runs.running import resume_run, run_one
 
 LENGTH = 12
@@ -244,6 +244,19 @@ def guss_transition(*parts):
 
 def beyond(obs, action, next_obs):
     return next_obs[0] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ("safe-pendulum", "safe-pendulum"),
+        ("a/guss/plant.py:make_env", "plant"),
+        ("my.plant_two:make_cold", "my-plant-two-make-cold"),
+        ("ALE/Pong-v5", "ALE-Pong-v5"),
+    ],
+)
+def test_runs_are_named_by_what_ran(env, name, tmp_path):
+    assert run_folder(tmp_path, env, "s-rs", {}).name.startswith(f"{name}-s-rs-")
 
 
 def test_hard_limits_and_soft_ones_are_one_setting_apart():

@@ -34,7 +34,9 @@ SCHEMA = 1
 def run_folder(out: Path, env: str, method: str, config: dict[str, Any]) -> Path:
     """The folder of a run: its name tells what ran, its hash with which settings."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:8]
-    plain = re.sub(r"[^A-Za-z0-9]+", "-", env.removesuffix(":make_env").replace(".py", "")).strip("-")
+    module, _, function = env.rpartition(":")
+    name = env if not module else f"{Path(module).name.removesuffix('.py')} {function}".removesuffix(" make_env")
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
     return out / f"{plain}-{method}-{digest}"
 
 
