@@ -114,7 +114,8 @@ class RunProgress:
         """An episode is over."""
         error = "" if news.model_r2 is None else f"  model R² {news.model_r2:.4f}"
         times = f"fit {news.seconds_fit:.1f} s  plan {news.seconds_plan:.1f} s  compile {news.seconds_compile:.1f} s"
-        self._text = text = f"reward {news.mean_reward:.3f}  unsafe {news.unsafe_pct:.2f} %{error}  {times}"
+        length = "" if news.steps is None else f"  steps {news.steps:.0f}"
+        self._text = text = f"reward {news.mean_reward:.3f}{length}  unsafe {news.unsafe_pct:.2f} %{error}  {times}"
         self._bar.update(self._task, completed=news.episode + 1, description=text)
         if not self._quiet and not self._console.is_terminal:
             line = f"{self._name}episode {news.episode + 1}/{self._episodes} ({news.phase}): {text}"

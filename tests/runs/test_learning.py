@@ -232,3 +232,14 @@ def test_a_preset_extends_another():
     plain, quick = load_preset("safe-pendulum"), load_preset("safe-pendulum-quick")
     assert quick == plain | {"episodes": 10}
     assert plain["episodes"] == 50
+
+
+def test_own_environments_that_end_early_are_measured_by_returns():
+    """To last longer is to earn more; one that failed does not count."""
+    from guss.reports.run import measure_of
+
+    rows = [{"steps": 7, "status": "ok"}, {"steps": 9, "status": "ok"}]
+    assert measure_of("mine.py:make_env", rows) == "return"
+    assert measure_of("mine.py:make_env", [rows[0], rows[1] | {"status": "error: …"}]) == "mean_reward"
+    assert measure_of("safe-pendulum", rows) == "mean_reward"
+    assert measure_of("safe-car-goal", rows[:1]) == "return"

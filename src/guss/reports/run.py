@@ -18,16 +18,21 @@ THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6, "safe-car-goal": 10.0,
 """Of MRCP, in the measure that the paper has for the environment: mean reward per step, or an episode's return."""
 
 
-def measure_of(env: str) -> str:
-    """What an episode's reward is called by: "mean_reward" or "return", a field of its record."""
-    return "return" if env in ENVS.names() and ENVS[env].item.measure == "return" else "mean_reward"
+def measure_of(env: str, episodes: list[dict[str, Any]]) -> str:
+    """What an episode's reward is called by: "mean_reward" or "return", a field of its record.
+
+    An environment of the user's own whose episodes end early is measured by returns: to last longer is to earn more.
+    """
+    if env in ENVS.names():
+        return "return" if ENVS[env].item.measure == "return" else "mean_reward"
+    return "return" if len({row["steps"] for row in episodes if row["status"] == "ok"}) > 1 else "mean_reward"
 
 
 def summarise_run(home: Path) -> dict[str, Any]:
     """MAR, MRCP, p(unsafe) and transient: `[mean, half-width of the 90 % interval over seeds]`, None if undefined."""
     config = json.loads((home / "config.json").read_text())["config"]
     episodes = read_lines(home / "episodes.jsonl")
-    measure = measure_of(config["env"])
+    measure = measure_of(config["env"], episodes)
     rewards, unsafe, steps = (by_seed(episodes, name) for name in (measure, "unsafe_pct", "steps"))
     threshold = THRESHOLDS.get(config["env"])
     pace = np.full(len(rewards), math.nan) if threshold is None else metrics.mrcp(rewards, steps, threshold)
@@ -66,7 +71,7 @@ def draw_learning(homes: list[Path]) -> Any:
     """How reward rises and unsafe steps vanish, episode by episode: a line per run, all of one environment."""
     figure, (reward, unsafe) = new_figure(2, 1, 9.6, 3.9)
     configs = [json.loads((home / "config.json").read_text())["config"] for home in homes]
-    measure = measure_of(configs[0]["env"])
+    measure = measure_of(configs[0]["env"], read_lines(homes[0] / "episodes.jsonl"))
     panels = ((reward, measure, metrics.MEASURES[measure]), (unsafe, "unsafe_pct", "unsafe steps [%]"))
     longest = 2
     for i, (home, config) in enumerate(zip(homes, configs, strict=True)):

@@ -91,6 +91,8 @@ class EpisodeNews:
     seconds_fit: float
     seconds_plan: float
     seconds_compile: float
+    steps: float | None = None
+    """Mean length of the episodes, where they did not all have full length."""
     trouble: tuple[str, ...] = ()
     """Hard limits that were violated, environments that failed."""
 
@@ -223,6 +225,7 @@ class Loop:
             seconds_fit=fit_seconds,
             seconds_plan=seconds - fit_seconds,
             seconds_compile=clock.seconds,
+            steps=None if (played.length == self.task.episode_length).all() else float(played.length.mean()),
             trouble=_trouble(self.config.seeds, played),
         )
         timing = {"episode": number, "fit_seconds": fit_seconds, "plan_seconds": seconds - fit_seconds}
