@@ -7,7 +7,7 @@ def test_a_continuous_environment_beats_random_in_reward_and_cost(guss_command, 
     """The project that `guss init` writes. Its reward is highest right at the limit, so it takes some episodes."""
     guss_command("init", "mine", check=0)
     preset = ("--preset", "preset.toml")
-    beats_random(guss_command, tmp_path / "mine", "system.py:make_env", *preset, seeds=3, episodes=8)
+    beats_random(guss_command, tmp_path / "mine", "system.py:make_env", *preset, seeds=3, episodes=9)
 
 
 def test_init_writes_once_and_what_it_writes_is_ready(guss_command, tmp_path):
