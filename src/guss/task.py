@@ -273,7 +273,7 @@ class Task(eqx.Module):
         for name in what:
             if name not in LEARNABLE:
                 raise UnknownNameError("part of a task that can be learned:", name, LEARNABLE)
-        task, fields = self, dict[str, Any]()
+        fields: dict[str, Any] = {}
         if "reward" in what:
             fields["reward"] = None
         if "cost" in what:
@@ -282,7 +282,7 @@ class Task(eqx.Module):
             )
         if "behaviour" in what:
             fields |= {"descriptor": None, "grid": None}
-        return task.replace(**fields) if fields else task
+        return self.replace(**fields) if fields else self
 
     def with_hard(self, names: Sequence[str]) -> Task:
         """The same task with the named constraints hard."""

@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     from guss.runs.learning import RunConfig
 
 DEFAULT_ENV = "safe-pendulum"
-FROM_PRESET_OR_FLAG = (
-    "episodes",
-    "target",
-    "horizon",
-    "budget",
-    "initial_episodes",
-    "explore",
-    "model",
-    "planning_margin",
-)
 
 
 @dataclass
@@ -184,7 +174,7 @@ class Run:
 
     def _config(self, method: str, data: Trace | None) -> RunConfig:
         """The run that the flags and the preset ask for; planner settings on the command line are the method's."""
-        from guss.agent.settings import UNKNOWN_EPISODES, settings_from
+        from guss.agent.settings import PRESET_KEYS, UNKNOWN_EPISODES, settings_from
         from guss.envs.adapting import find_env
         from guss.loading import find_preset, load_preset
         from guss.planners import PLANNERS
@@ -201,6 +191,7 @@ class Run:
             preset = {"initial_episodes": UNKNOWN_EPISODES} | preset
         if self.seeds < 1 or self.seed < 0:
             raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {self.seeds} --seed {self.seed}")
+        flags = [name for name in (*PRESET_KEYS, "model") if name != "env"]
         logged: dict[str, Any] = {}
         if data is not None:
             preset = preset | {"initial_episodes": 0}
@@ -215,12 +206,10 @@ class Run:
             env=env,
             seeds=tuple(range(self.seed, self.seed + self.seeds)),
             overlap=self.overlap,
-            learned=self.learned or None,
-            hard=self.hard or None,
             episode_length=self.episode_length,
             without_cost=self.without_cost,
             step_timeout=self.step_timeout,
-            **{name: getattr(self, name) for name in FROM_PRESET_OR_FLAG},
+            **{name: None if getattr(self, name) == () else getattr(self, name) for name in flags},
             **logged,
         )
 

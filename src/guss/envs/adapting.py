@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -37,10 +39,7 @@ MOST_NUMBERS = 512
 def observations_of(space: Any) -> Observations:
     """Observations as a vector: Dict and Tuple are flattened, choices become one-hot."""
     kinds = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple)
-    try:
-        flat = spaces.flatten_space(space) if _made_of(space, kinds) else None
-    except NotImplementedError:
-        flat = None
+    flat = spaces.flatten_space(space) if _made_of(space, kinds) else None
     if not isinstance(flat, spaces.Box) or len(flat.shape) != 1:
         raise GussError(
             f"the observation space {space} cannot be written as a vector of numbers; guss takes Box, Discrete, "
@@ -196,14 +195,7 @@ def no_cost_error(name: str, info: dict[str, Any]) -> GussError:
 # --------------------------------------------------------------------------------------------------------- the Task
 
 
-def describe(
-    env: Adapted,
-    name: str,
-    *,
-    episode_length: int | None = None,
-    without_cost: bool = False,
-    hard: tuple[str, ...] = (),
-) -> Task:
+def describe(env: Adapted, name: str, *, episode_length: int | None = None, without_cost: bool = False) -> Task:
     """A Task of what an environment says of itself; reward, costs, behaviour and the end of episodes are learned.
 
     To know the names of its costs it is reset and stepped once, with the action nearest to zero.
@@ -221,7 +213,7 @@ def describe(
         told = costs_told(info)
         if told is None:
             raise no_cost_error(name, info)
-        constraints = [Constraint(each, hard=each in (*env.hard_limits, *hard)) for each in told]
+        constraints = [Constraint(each, hard=each in env.hard_limits) for each in told]
     return Task(
         name=name,
         observations=env.observations,
@@ -272,20 +264,23 @@ def find_env(name: str, *, episode_length: int | None = None, without_cost: bool
     The function returns a Gymnasium environment, a pair (environment, Task) where reward and cost are known, or a Task
     with `step` and `reset`, whose episodes are then compiled.
     """
+    ours = {entry.item.gym_id: entry.item for entry in ENVS} | {entry.name: entry.item for entry in ENVS}
+    if name not in ours:
+        return _own(name, Path.cwd(), episode_length, without_cost)
+    if episode_length is not None or without_cost:
+        raise GussError(f"{name} is described already: --episode-length and --without-cost are for others")
+    return ours[name]
+
+
+@cache
+def _own(name: str, cwd: Path, episode_length: int | None, without_cost: bool) -> EnvSpec:
+    """Looked at once in a process: to describe an environment is to touch it."""
     if ":" in name:
         found = load_object(name)
+    elif name in gymnasium.registry:
+        found = partial(gymnasium.make, name, disable_env_checker=True)
     else:
-        ours = {entry.item.gym_id: entry.item for entry in ENVS} | {entry.name: entry.item for entry in ENVS}
-        if name in ours:
-            if episode_length is not None or without_cost:
-                raise GussError(f"{name} is described already: --episode-length and --without-cost are for others")
-            return ours[name]
-        if name not in gymnasium.registry:
-            raise UnknownNameError("environment", name, [*(e.name for e in ENVS), *gymnasium.registry])
-
-        def found() -> Any:
-            return gymnasium.make(name, disable_env_checker=True)
-
+        raise UnknownNameError("environment", name, [*(e.name for e in ENVS), *gymnasium.registry])
     return spec_of(found, name, episode_length=episode_length, without_cost=without_cost)
 
 

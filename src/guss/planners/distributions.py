@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from guss import risk
 from guss.types import Actions, ContinuousActions, DiscreteActions, Scores
@@ -158,8 +158,3 @@ def nothing_yet(dist: Distribution, actions: Actions) -> SequenceState:
     """Before the first generation: a distribution, and no sample."""
     horizon = jax.tree.leaves(dist)[0].shape[0]
     return SequenceState(dist, jnp.zeros((horizon, *actions.shape), actions.dtype), risk.no_scores())
-
-
-def feasible_if_enough(scores: Scores, enough: int) -> Bool[Array, "N"]:
-    """The feasible ones if there are enough of them, otherwise all that can be predicted (Liu 2020)."""
-    return jnp.where(jnp.sum(scores.safe) >= enough, scores.safe, scores.finite)

@@ -7,7 +7,6 @@ elites; the mean takes the place of a sample in the last iteration; elites kept 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import NamedTuple
 
 import jax
@@ -21,7 +20,6 @@ from guss.planners.distributions import (
     Distribution,
     SequenceState,
     centre,
-    feasible_if_enough,
     keep_best,
     nothing_yet,
     perturb,
@@ -32,7 +30,8 @@ from guss.planners.distributions import (
     uniform,
 )
 from guss.planners.noise import colouring
-from guss.types import Planner, Scores, setting
+from guss.planners.sequences import FeasibleFirst, RewardAlone, SequencePlanner
+from guss.types import Scores, setting
 
 
 class Memory(NamedTuple):
@@ -53,7 +52,7 @@ class IcemState(NamedTuple):
     generation: Int[Array, ""]
 
 
-class ImprovedCrossEntropyPlanner(Planner):
+class ImprovedCrossEntropyPlanner(SequencePlanner):
     """CEM with coloured noise, kept elites and shrinking populations; acts with the best sample."""
 
     iterations: int = setting(3, "refits; the budget is divided among them")
@@ -85,14 +84,6 @@ class ImprovedCrossEntropyPlanner(Planner):
                 f"a budget of {self.budget} plans in {self.iterations} iterations gives populations {sizes}, the last "
                 f"smaller than the {self.num_elites} elites; raise the budget or lower num_elites or iterations"
             )
-
-    @abstractmethod
-    def judged(self, scores: Scores) -> Scores:
-        """The scores by which samples are ranked."""
-
-    @abstractmethod
-    def counts(self, scores: Scores) -> Bool[Array, "N"]:
-        """Which samples may count as elites if they rank high enough."""
 
     @property
     def num_kept(self) -> int:
@@ -140,10 +131,6 @@ class ImprovedCrossEntropyPlanner(Planner):
         at_last = state.generation == len(self.schedule(self.budget)) - 1
         return samples.at[-1].set(jnp.where(at_last, centre(dist, actions), samples[-1]))
 
-    def act(self, candidate: Shaped[Array, "H ..."], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
-        """The sequence's action at step t, whatever the observation."""
-        return candidate[t]
-
     def tell(self, state: IcemState, candidates: Shaped[Array, "N H ..."], scores: Scores) -> IcemState:
         """Refit to the best of the samples and the elites kept, and remember them."""
         scores = self.judged(scores)
@@ -166,36 +153,10 @@ class ImprovedCrossEntropyPlanner(Planner):
 
 
 @register_planner("icem", paper="not in it")
-class ImprovedCrossEntropy(ImprovedCrossEntropyPlanner):
+class ImprovedCrossEntropy(RewardAlone, ImprovedCrossEntropyPlanner):
     """Improved cross-entropy method: noise that goes on over time, elites kept from plan to plan, cost ignored."""
-
-    judges = "reward"
-
-    def judged(self, scores: Scores) -> Scores:
-        """Reward alone."""
-        return risk.reward_only(scores)
-
-    def counts(self, scores: Scores) -> Bool[Array, "N"]:
-        """Those whose predictions are finite."""
-        return scores.finite
 
 
 @register_planner("s-icem", paper="not in it")
-class SafeImprovedCrossEntropy(ImprovedCrossEntropyPlanner):
+class SafeImprovedCrossEntropy(FeasibleFirst, ImprovedCrossEntropyPlanner):
     """Safe improved cross-entropy method: elites are feasible first, rewarding second, as in RCEM."""
-
-    judges = "cost"
-
-    minimal_elites: int = setting(5, "feasible samples needed before reward counts")
-
-    def __check_init__(self) -> None:
-        if self.minimal_elites < 1:
-            raise GussError(f"minimal_elites must be at least 1, got {self.minimal_elites}")
-
-    def judged(self, scores: Scores) -> Scores:
-        """Hard violations, then cost, then reward: feasible samples come first, by reward."""
-        return scores
-
-    def counts(self, scores: Scores) -> Bool[Array, "N"]:
-        """The feasible ones if there are `minimal_elites` of them, otherwise those of lowest cost."""
-        return feasible_if_enough(scores, self.minimal_elites)

@@ -8,11 +8,9 @@ of a perturbation; there may be several rounds a plan; discrete actions have a c
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
 from guss import risk
 from guss.errors import GussError
@@ -21,7 +19,6 @@ from guss.planners.distributions import (
     Distribution,
     Normal,
     SequenceState,
-    centre,
     equal_parts,
     keep_best,
     nothing_yet,
@@ -30,7 +27,8 @@ from guss.planners.distributions import (
     shifted,
     uniform,
 )
-from guss.types import Planner, Scores, setting
+from guss.planners.sequences import MeanSequencePlanner, RewardAlone
+from guss.types import Scores, setting
 
 
 def weights(
@@ -48,7 +46,7 @@ def weights(
     return weight / jnp.maximum(jnp.sum(weight), 1.0)  # the best one's is 1
 
 
-class PathIntegralPlanner(Planner):
+class PathIntegralPlanner(MeanSequencePlanner):
     """Perturbs a sequence, moves it to the weighted mean, repeats; acts with it. Who has a say is left to `counts`."""
 
     iterations: int = setting(1, "rounds of perturbing and averaging; the budget is divided among them")
@@ -57,7 +55,6 @@ class PathIntegralPlanner(Planner):
     noise_std: float = setting(0.5, "standard deviation of the perturbations, in half-widths of the action bounds")
     mixing: float = setting(0.1, "discrete actions: share of draws that goes to all values alike, whatever was learned")
     warm_start: bool = setting(True, "start from the last plan's sequence, shifted by one step")
-    guard: bool = setting(True, "act with the best sample where the mean is predicted to be less safe or not at all")
 
     def __check_init__(self) -> None:
         if self.iterations < 1:
@@ -70,14 +67,6 @@ class PathIntegralPlanner(Planner):
             raise GussError(f"temperature and noise_std must be positive, got {self.temperature} and {self.noise_std}")
         if not 0.0 < self.mixing <= 1.0:
             raise GussError(f"mixing must be above 0 and at most 1, got {self.mixing}")
-
-    @abstractmethod
-    def judged(self, scores: Scores) -> Scores:
-        """The scores by which the best sample is found."""
-
-    @abstractmethod
-    def counts(self, scores: Scores) -> Bool[Array, "N"]:
-        """Which samples have a weight."""
 
     def schedule(self, budget: int) -> tuple[int, ...]:
         """Equal populations; what does not divide goes to the first iterations."""
@@ -105,10 +94,6 @@ class PathIntegralPlanner(Planner):
         shape = jax.tree.leaves(dist)[0].shape[:2]
         return perturb(dist, actions, jax.random.normal(key, (num, *shape)))
 
-    def act(self, candidate: Shaped[Array, "H ..."], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
-        """The sequence's action at step t, whatever the observation."""
-        return candidate[t]
-
     def tell(self, state: SequenceState, candidates: Shaped[Array, "N H ..."], scores: Scores) -> SequenceState:
         """Move to the weighted mean, and keep the best sample. The noise stays as it is."""
         weight = weights(scores.reward, self.counts(scores), self.temperature, self.relative)
@@ -119,28 +104,10 @@ class PathIntegralPlanner(Planner):
         row = risk.best_index(scores)
         return keep_best(state._replace(dist=dist), candidates[row], jax.tree.map(lambda x: x[row], scores))
 
-    def best(self, state: SequenceState) -> Shaped[Array, "H ..."]:
-        """The mean sequence, or the likeliest one."""
-        return centre(state.dist, self.interface.actions)
-
-    def reserve(self, state: SequenceState) -> Shaped[Array, "H ..."] | None:
-        """The best sample: what lies between good samples need not be good itself."""
-        return state.sample if self.guard else None
-
 
 @register_planner("mppi", paper="not in it")
-class PathIntegral(PathIntegralPlanner):
+class PathIntegral(RewardAlone, PathIntegralPlanner):
     """Model predictive path integral: moves a sequence to the mean of its perturbations, weighted by reward."""
-
-    judges = "reward"
-
-    def judged(self, scores: Scores) -> Scores:
-        """Reward alone."""
-        return risk.reward_only(scores)
-
-    def counts(self, scores: Scores) -> Bool[Array, "N"]:
-        """Those whose predictions are finite."""
-        return scores.finite
 
 
 @register_planner("s-mppi", paper="not in it")
