@@ -42,6 +42,7 @@ class Oven(gymnasium.Env):
         if self.wrong == "hangs" and self.calls == 80:
             time.sleep(30)
         cost = float(self.heat > 6.0) * (3.0 if self.wrong == "counts" else 1.0)
+        cost = np.nan if self.wrong == "nan cost" and self.t == 20 else cost
         info = {} if self.wrong == "silent" and self.t > 10 else {"cost": cost}
         reward = {"nan": np.nan}.get(self.wrong, self.heat) if self.t == 20 else self.heat
         return self._observed(), reward, self.wrong == "ends" and self.t > 7, False, info
@@ -105,6 +106,7 @@ def test_a_good_environment_is_described(good):
         ("silent", "problem", "should be told on every step.*not on 90 of 120 steps told"),
         ("raises", "problem", "step 79 .*|step \\d+.*: error: OSError: the fuse is blown"),
         ("nan", "problem", "not finite in episode 0, step 19"),
+        ("nan cost", "problem", "not finite in episode 0, step 19: \\[nan\\]"),
         ("unbounded", "risk", "are not bounded on both sides"),
         ("leaves", "risk", "dimension 0 leaves its bounds \\[0, 2\\]"),
         ("deaf", "risk", "other actions changed nothing that is observed"),

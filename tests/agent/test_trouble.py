@@ -33,8 +33,8 @@ class Slope(gymnasium.Env):
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
     made = 0
 
-    def __init__(self, trouble=lambda env: None, on_reset=lambda env: None):
-        self.trouble, self.on_reset, self.episode = trouble, on_reset, -1
+    def __init__(self, trouble=lambda env: None, on_reset=lambda env: None, limited=True):
+        self.trouble, self.on_reset, self.limited, self.episode = trouble, on_reset, limited, -1
         type(self).made += 1
 
     def reset(self, *, seed=None, options=None):
@@ -49,7 +49,7 @@ class Slope(gymnasium.Env):
         self.t += 1
         self.x += 0.1 + 0.03 * float(action[0])
         costs = {"far": float(self.x > 0.4), "edge": float(self.x > 0.7)}
-        return np.asarray([self.x], np.float32), self.x, False, self.t >= LENGTH, {"costs": costs}
+        return np.asarray([self.x], np.float32), self.x, False, self.limited and self.t >= LENGTH, {"costs": costs}
 
 
 def spec_of(**options):
@@ -125,6 +125,15 @@ def test_a_run_survives_an_environment_that_breaks(tmp_path, trouble, status, ti
     assert rows[4, 2]["total_steps"] == 5 + LENGTH + 5
     assert "seed 4: the environment failed after 5 steps" in news[0].trouble[0]
     assert news[1].trouble == ()
+
+
+def test_failures_count_only_one_after_another(tmp_path):
+    """Also where the environment has no time limit of its own."""
+    break_in(*((4, episode) for episode in range(0, 2 * MOST_FAILURES, 2)))
+    name = add("slope-now-and-then", trouble=falls_apart, limited=False)
+    home = run_one(config(name, episodes=2 * MOST_FAILURES, method="random"), tmp_path, ORIGIN)
+    failed = [row["status"] != "ok" for row in read_lines(home / "episodes.jsonl") if row["seed"] == 4]
+    assert failed == [True, False] * MOST_FAILURES
 
 
 def test_what_was_seen_before_it_broke_is_learned_from(tmp_path):

@@ -180,8 +180,8 @@ def _random_episodes(call: _Caller, task: Task, steps: int, seed: int, tell: Cal
             cost = told_costs(task, info)
             silent += cost is None
             rows.append((obs, action, next_obs, reward, cost, bool(info.get("skip", False))))
-            for name, value in (("observation", next_obs), ("reward", reward)):
-                if not np.isfinite(value).all():
+            for name, value in (("observation", next_obs), ("reward", reward), ("cost", cost)):
+                if value is not None and not np.isfinite(value).all():
                     tell("problem", name, f"not finite in episode {episode}, step {t}: {_short(value)}")
                     raise Stop
             obs = next_obs

@@ -142,9 +142,13 @@ class HostFleet(Fleet):
         self.workers = [Worker(make) for _ in self.seeds]
         self.in_a_row = [0] * len(self.seeds)
         """Episodes that failed one after another, of each seed."""
+        self.failed: set[int] = set()
+        """Rows that failed in the episode under way."""
 
     def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
         """Each in its thread. One that cannot even be reset, made anew, is told: there is no going on."""
+        self.in_a_row = [count if row in self.failed else 0 for row, count in enumerate(self.in_a_row)]
+        self.failed = set()
         found = self._all("reset", {i: (derived_seed(s, episode),) for i, s in enumerate(self.seeds)})
         for row, failure in [(i, x) for i, x in found.items() if isinstance(x, Failure)]:
             self.workers[row] = Worker(self.make)
@@ -176,8 +180,6 @@ class HostFleet(Fleet):
                     raise no_cost_error(f"{self.task.name} (episode {episode}, step {t}, seed {self.seeds[i]})", info)
                 told = np.asarray(_costs_of(self.task, obs[i : i + 1], actions[i : i + 1], next_obs[i : i + 1]))[0]
             cost[i] = told
-            if terminated[i] or truncated[i]:
-                self.in_a_row[i] = 0
         next_obs = self._finite(next_obs, episode, t, running)
         if not np.isfinite(reward).all():
             row = int(np.argmin(np.isfinite(reward)))
@@ -190,6 +192,7 @@ class HostFleet(Fleet):
 
     def _failure(self, row: int, failure: Failure, episode: int, t: int) -> str:
         """One failed: it is made anew for the next episode, unless that has not helped before."""
+        self.failed.add(row)
         self.in_a_row[row] += 1
         if t == 0 or self.in_a_row[row] >= MOST_FAILURES:
             often = "on the first step" if t == 0 else f"in {self.in_a_row[row]} episodes one after another"
