@@ -12,7 +12,7 @@ import numpy as np
 from guss import metrics
 from guss.envs import ENVS
 from guss.reports.style import new_figure, save_figure, style_of
-from guss.runs.records import by_seed, read_lines
+from guss.runs.records import by_seed, read_lines, short_name
 
 THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6, "safe-car-goal": 10.0, "safe-car-goal-full": 10.0}
 """Of MRCP, in the measure that the paper has for the environment: mean reward per step, or an episode's return."""
@@ -96,7 +96,7 @@ def draw_learning(homes: list[Path]) -> Any:
     unsafe.set_ylim(bottom=0.0)
     random = first["initial_episodes"]
     how = "" if not random or first["method"] == "random" else f" (episode 1{f' to {random}' * (random > 1)} at random)"
-    reward.set_title(f"{first['env']}: reward{how}")
+    reward.set_title(f"{short_name(first['env'])}: reward{how}")
     unsafe.set_title("safety")
     count = len(first["seeds"])
     bands = f"mean of {count} seeds, bands: 90 % intervals" if count > 1 else "one seed"

@@ -31,13 +31,17 @@ from guss.types import Transition
 SCHEMA = 1
 
 
+def short_name(env: str) -> str:
+    """An environment's name for folders and figures: an own one's file and function, not where it lies."""
+    module, _, function = env.rpartition(":")
+    name = env if not module else f"{Path(module).name.removesuffix('.py')} {function}".removesuffix(" make_env")
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+
+
 def run_folder(out: Path, env: str, method: str, config: dict[str, Any]) -> Path:
     """The folder of a run: its name tells what ran, its hash with which settings."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:8]
-    module, _, function = env.rpartition(":")
-    name = env if not module else f"{Path(module).name.removesuffix('.py')} {function}".removesuffix(" make_env")
-    plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
-    return out / f"{plain}-{method}-{digest}"
+    return out / f"{short_name(env)}-{method}-{digest}"
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
