@@ -23,7 +23,8 @@ from guss.envs import ENVS, EnvSpec
 from guss.envs.car import car_task, full_task
 from guss.models.fitting import FitSettings
 from guss.models.learned import ModelSettings
-from guss.runs.learning import Loop, RunConfig
+from guss.runs.config import RunConfig
+from guss.runs.learning import PlanningLoop
 from guss.runs.provenance import provenance
 from guss.runs.records import digest_of, unsafe_steps
 
@@ -75,8 +76,8 @@ def main() -> None:
     found: dict[str, Any] = {}
     for name, (gym_id, make, more, start) in ways.items():
         ENVS.add(name, EnvSpec(gym_id, partial(short, make, args.steps)), summary=name, origin=__name__)
-        loop = Loop(RunConfig(env=name, **same, **more), start)
-        played, news, _ = loop.episode()
+        loop = PlanningLoop(RunConfig(env=name, **same, **more), start)
+        [played], news, _ = loop.episode()
         found[name] = {
             "return": np.asarray(played.moves.reward).sum(axis=0).round(3).tolist(),
             "goals": (~played.use).sum(axis=0).tolist(),

@@ -121,6 +121,7 @@ def test_list_shows_everything_with_one_line_and_the_paper_reference(guss_comman
     of_the_paper = ["random", "rs", "s-rs", "cem", "rcem", "map-elites", "guss"]
     others = ["cce", "icem", "s-icem", "mppi", "s-mppi", "ps-me"]
     assert [p["name"] for p in found["planners"]] == of_the_paper + others
+    assert [b["name"] for b in found["baselines"]] == ["sac", "safe-mbpo", "ppo", "ppo-lagrangian", "trpo", "cpo"]
     environments = ["safe-toy", "safe-pendulum", "safe-acrobot", "safe-car-goal", "safe-car-goal-full"]
     assert [e["name"] for e in found["environments"]] == environments
     assert [m["name"] for m in found["models"]] == ["oracle", "dmdn", "darmdn", "egocentric"]
@@ -181,7 +182,7 @@ def error_of(process):
         (["reproduce", "toy", "--seeds", "0"], "at least 1 seed"),
         (["reproduce", "toy", "--layout", "none.toml"], "cannot read the toy layout"),
         (["run", "--env", "safe-pendulm"], "unknown environment 'safe-pendulm'. Did you mean 'safe-pendulum'?"),
-        (["run", "--method", "gus"], "unknown planner 'gus'. Did you mean 'guss'?"),
+        (["run", "--method", "gus"], "unknown method 'gus'. Did you mean 'guss'?"),
         (["run", "--model", "darmdm"], "unknown model 'darmdm'. Did you mean 'darmdn'?"),
         (["run", "--fit", "los=nll"], "unknown setting of fit 'los'. Did you mean 'loss'?"),
         (["run", "--fit", "loss=nl"], "unknown loss 'nl'. Did you mean 'nll'?"),

@@ -113,7 +113,10 @@ class RunProgress:
     def episode(self, news: Any) -> None:
         """An episode is over."""
         error = "" if news.model_r2 is None else f"  model R² {news.model_r2:.4f}"
-        times = f"fit {news.seconds_fit:.1f} s  plan {news.seconds_plan:.1f} s  compile {news.seconds_compile:.1f} s"
+        fit, plan = ("learn", "act") if news.phase == "policy" else ("fit", "plan")
+        times = (
+            f"{fit} {news.seconds_fit:.1f} s  {plan} {news.seconds_plan:.1f} s  compile {news.seconds_compile:.1f} s"
+        )
         length = "" if news.steps is None else f"  steps {news.steps:.0f}"
         self._text = text = f"reward {news.mean_reward:.3f}{length}  unsafe {news.unsafe_pct:.2f} %{error}  {times}"
         self._bar.update(self._task, completed=news.episode + 1, description=text)

@@ -16,7 +16,8 @@ from guss.envs import ENVS, EnvSpec
 from guss.errors import GussError
 from guss.models.fitting import FitSettings
 from guss.models.learned import ModelSettings
-from guss.runs.learning import Loop, RunConfig
+from guss.runs.config import RunConfig
+from guss.runs.learning import PlanningLoop
 from guss.runs.records import read_lines, trace_path
 from guss.runs.running import resume_run, run_one
 from guss.task import Grid, Task
@@ -154,7 +155,7 @@ def test_told_costs_are_taken_by_name():
 
 def test_what_is_skipped_is_not_learned_from(tmp_path):
     home = run_one(config(), tmp_path, ORIGIN)
-    loop = Loop(config())
+    loop = PlanningLoop(config())
     loop.episode()
     data = jax.device_get(loop.learner.data)
     assert data.filled.tolist() == [LENGTH] * 2
@@ -223,7 +224,7 @@ def test_an_agent_takes_a_host_environment_by_name():
 def test_margins_are_planned_with_and_not_judged_by():
     """A run with a margin stores costs as they are, and says in its config what the margin was."""
     strict = config(env="safe-pendulum", planning_margin=0.2, model="oracle", method="s-rs")
-    loop = Loop(strict)
+    loop = PlanningLoop(strict)
     wide = {name: float(value) for name, value in loop.planned.constraints[0].cost.params.items()}
     narrow = {name: float(value) for name, value in loop.task.constraints[0].cost.params.items()}
     assert np.isclose(wide["low"], narrow["low"] - 0.2)
@@ -236,10 +237,10 @@ def test_margins_are_planned_with_and_not_judged_by():
 def test_overlapping_changes_nothing_but_the_time(env):
     """Two halves, planned for in turns, do what all of them do together; 3 seeds make unequal halves."""
     ways = [config(env=env, seeds=(3, 4, 5), overlap=overlap) for overlap in (False, True)]
-    together, halves = (Loop(way) for way in ways)
+    together, halves = (PlanningLoop(way) for way in ways)
     assert [fleet.seeds for fleet in halves.fleets] == [(3, 4), (5,)]
     for _ in range(2):
-        (one, *_), (other, *_) = together.episode(), halves.episode()
+        ([one], *_), ([other], *_) = together.episode(), halves.episode()
         np.testing.assert_array_equal(one.use, other.use)
         np.testing.assert_array_equal(one.length, other.length)
         for i, count in enumerate(one.length):

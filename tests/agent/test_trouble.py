@@ -18,7 +18,8 @@ from guss.envs.wrappers import RedButton
 from guss.errors import GussError
 from guss.models.fitting import FitSettings
 from guss.models.learned import ModelSettings
-from guss.runs.learning import Loop, RunConfig
+from guss.runs.config import RunConfig
+from guss.runs.learning import PlanningLoop
 from guss.runs.records import read_lines, run_folder
 from guss.runs.running import resume_run, run_one
 
@@ -138,8 +139,8 @@ def test_failures_count_only_one_after_another(tmp_path):
 
 def test_what_was_seen_before_it_broke_is_learned_from(tmp_path):
     break_in((4, 0))
-    loop = Loop(config(add("slope-learns", trouble=falls_apart)))
-    played, *_ = loop.episode()
+    loop = PlanningLoop(config(add("slope-learns", trouble=falls_apart)))
+    [played], *_ = loop.episode()
     assert played.use.sum(axis=0).tolist() == [LENGTH, 5]
     assert jax.device_get(loop.learner.data.use).sum(axis=1).tolist() == [LENGTH, 5]
     loop.episode()  # and planned with
@@ -209,9 +210,9 @@ def test_a_hard_limit_ends_the_episode_also_of_random_actions(tmp_path, method):
 
 def test_hard_limits_of_compiled_tasks_end_episodes_too(tmp_path):
     """Steps after the stop are computed and thrown away: they are not recorded and not learned from."""
-    loop = Loop(config("safe-pendulum", hard=("unsafe_angle",), seeds=tuple(range(6)), method="random"))
+    loop = PlanningLoop(config("safe-pendulum", hard=("unsafe_angle",), seeds=tuple(range(6)), method="random"))
     for _ in range(2):
-        played, *_ = loop.episode()
+        [played], *_ = loop.episode()
         violated = np.asarray(played.moves.cost)[..., 0] > 0
         for i in range(6):
             stop = np.flatnonzero(violated[:, i])
@@ -223,7 +224,7 @@ def test_hard_limits_of_compiled_tasks_end_episodes_too(tmp_path):
 
 def test_an_unknown_hard_limit_is_told():
     with pytest.raises(GussError, match=r"'unsafe'\. Did you mean 'unsafe_angle'"):
-        Loop(config("safe-pendulum", hard=("unsafe",)))
+        PlanningLoop(config("safe-pendulum", hard=("unsafe",)))
 
 
 def test_an_agent_stops_and_says_so():

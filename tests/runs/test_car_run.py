@@ -14,8 +14,9 @@ from guss.models.fitting import FitSettings
 from guss.models.learned import ModelSettings
 from guss.reports.replay import write_replay
 from guss.reports.run import summarise_run, write_figures
+from guss.runs.config import RunConfig
 from guss.runs.evaluating import evaluate
-from guss.runs.learning import Loop, RunConfig
+from guss.runs.learning import PlanningLoop
 from guss.runs.records import read_lines, trace_path
 from guss.runs.replaying import Replay
 from guss.runs.running import run_one
@@ -90,9 +91,9 @@ def test_plans_in_copies_of_the_simulator():
     """The oracle of a host environment: nothing learned, and the next state predicted is the one that comes."""
     small = {"method": "s-rs", "planner": {}, "budget": 4, "seeds": (3,)}
     full = config(env="short-car-full", model="oracle", initial_episodes=0, **small)
-    loop = Loop(full)
+    loop = PlanningLoop(full)
     assert loop.task.step is not None
-    played, news, _ = loop.episode()
+    [played], news, _ = loop.episode()
     assert news.phase == "plan"
     assert played.moves.obs.shape == (LENGTH, 1, 65)
 

@@ -15,7 +15,7 @@ from guss.loading import load_preset
 from guss.models.fitting import FitSettings
 from guss.models.learned import ModelSettings
 from guss.reports.run import summarise_run
-from guss.runs.learning import RunConfig
+from guss.runs.config import RunConfig
 from guss.runs.records import by_seed, read_lines
 from guss.runs.running import run_one
 

@@ -14,7 +14,7 @@ import pytest
 from guss.agent.hosting import Played
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
-from guss.runs.records import read_lines, store_episode
+from guss.runs.records import read_lines, store_episodes
 from guss.runs.writers import check_writers, open_writers
 from guss.types import Transition
 
@@ -40,8 +40,8 @@ def finish_episode(home, number, reward=0.0):
         timing |= {"nll": [-1.0, -2.0], "r2": [[0.9, 0.8, 0.7], [0.6, 0.5, 0.4]], "ks": [[0.1] * 3, [0.3] * 3]}
         timing |= {"r2_horizon": [[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]], "best_epoch": [7, 8]}
     (home / "traces").mkdir(parents=True, exist_ok=True)
-    phase, total = "plan" if number else "random", np.full(2, STEPS * (number + 1))
-    store_episode(home, SEEDS, task, number, phase, Played.whole(task, moves), timing, total)
+    phase, before = "plan" if number else "random", np.full(2, STEPS * number)
+    store_episodes(home, SEEDS, task, number, phase, [Played.whole(task, moves)], timing, before)
     rows = [row for row in read_lines(home / "episodes.jsonl") if row["episode"] == number]
     return rows[-2:], timing
 

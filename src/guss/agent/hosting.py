@@ -72,10 +72,16 @@ class Stepped(NamedTuple):
 
 
 class Fleet:
-    """One environment for each seed, stepped together."""
+    """Environments of several seeds, stepped together: one for each, or more for episodes that are played at once."""
 
-    def __init__(self, task: Task, seeds: Sequence[int]) -> None:
-        self.task, self.seeds = task, tuple(seeds)
+    def __init__(self, task: Task, seeds: Sequence[int], at_once: int) -> None:
+        self.task, self.seeds = task, tuple(seed for seed in seeds for _ in range(at_once))
+        self.later = tuple(range(at_once)) * len(seeds)
+        """How many episodes after the first an environment plays."""
+
+    def resets(self, episode: int) -> list[int]:
+        """What each environment is seeded with."""
+        return [derived_seed(seed, episode + later) for seed, later in zip(self.seeds, self.later, strict=True)]
 
     @abstractmethod
     def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
@@ -103,8 +109,8 @@ class Fleet:
 class VectorFleet(Fleet):
     """A Gymnasium id that has a vector environment of its own."""
 
-    def __init__(self, task: Task, gym_id: str, seeds: Sequence[int]) -> None:
-        super().__init__(task, seeds)
+    def __init__(self, task: Task, gym_id: str, seeds: Sequence[int], at_once: int = 1) -> None:
+        super().__init__(task, seeds, at_once)
         self.envs: Any = gymnasium.make_vec(
             gym_id,
             num_envs=len(self.seeds),
@@ -116,7 +122,7 @@ class VectorFleet(Fleet):
     def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
         """All at once."""
         self.over = np.zeros(len(self.seeds), bool)
-        return self._finite(self.envs.reset(seed=[derived_seed(seed, episode) for seed in self.seeds])[0], episode, -1)
+        return self._finite(self.envs.reset(seed=self.resets(episode))[0], episode, -1)
 
     def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
         """All at once; what an environment does after its end does not count."""
@@ -136,8 +142,10 @@ class VectorFleet(Fleet):
 class HostFleet(Fleet):
     """Environments of anybody's making, each in a thread of its own: one that raises or hangs fails alone."""
 
-    def __init__(self, task: Task, make: Callable[[], Any], seeds: Sequence[int], timeout: float = 60.0) -> None:
-        super().__init__(task, seeds)
+    def __init__(
+        self, task: Task, make: Callable[[], Any], seeds: Sequence[int], timeout: float = 60.0, at_once: int = 1
+    ) -> None:
+        super().__init__(task, seeds, at_once)
         self.make, self.timeout = make, timeout
         self.workers = [Worker(make) for _ in self.seeds]
         self.in_a_row = [0] * len(self.seeds)
@@ -149,10 +157,11 @@ class HostFleet(Fleet):
         """Each in its thread. One that cannot even be reset, made anew, is told: there is no going on."""
         self.in_a_row = [count if row in self.failed else 0 for row, count in enumerate(self.in_a_row)]
         self.failed = set()
-        found = self._all("reset", {i: (derived_seed(s, episode),) for i, s in enumerate(self.seeds)})
+        resets = self.resets(episode)
+        found = self._all("reset", {i: (seed,) for i, seed in enumerate(resets)})
         for row, failure in [(i, x) for i, x in found.items() if isinstance(x, Failure)]:
             self.workers[row] = Worker(self.make)
-            again = self._all("reset", {row: (derived_seed(self.seeds[row], episode),)})[row]
+            again = self._all("reset", {row: (resets[row],)})[row]
             if isinstance(again, Failure):
                 raise GussError(
                     f"the environment {self.task.name!r} cannot be reset for episode {episode}, seed "
@@ -214,11 +223,11 @@ MOST_FAILURES = 3
 """So many failed episodes of a seed, one after another, end the run."""
 
 
-def make_fleet(task: Task, spec: EnvSpec, seeds: Sequence[int], timeout: float) -> Fleet:
-    """The environments of a run."""
+def make_fleet(task: Task, spec: EnvSpec, seeds: Sequence[int], timeout: float, at_once: int = 1) -> Fleet:
+    """The environments of a run: `at_once` for each seed."""
     if spec.gym_id and gymnasium.spec(spec.gym_id).vector_entry_point is not None:
-        return VectorFleet(task, spec.gym_id, seeds)
-    return HostFleet(task, as_maker(spec), seeds, timeout)
+        return VectorFleet(task, spec.gym_id, seeds, at_once)
+    return HostFleet(task, as_maker(spec), seeds, timeout, at_once)
 
 
 def derived_seed(seed: int, episode: int) -> int:

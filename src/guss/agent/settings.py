@@ -30,7 +30,7 @@ PRESET_KEYS = (
 )
 UNKNOWN_EPISODES = 3
 """Random episodes at the start where reward and cost are not known: what is safe must have been met, too."""
-PRESET_TABLES = ("model", "fit", "planners")
+PRESET_TABLES = ("model", "fit", "planners", "baselines")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,8 @@ class AgentSettings:
     """Constraints that are hard limits: a violation ends the episode, and no plan may count on one."""
 
     def __post_init__(self) -> None:
-        MODELS[self.model], PLANNERS[self.method]  # unknown names are told here
+        MODELS[self.model]  # unknown names are told here
+        self.check_method()
         if self.initial_episodes < 0:
             raise GussError(f"initial_episodes must not be negative, got {self.initial_episodes}")
         if self.explore not in EXPLORE:
@@ -71,6 +72,10 @@ class AgentSettings:
         for name in self.learned:
             if name not in LEARNABLE:
                 raise UnknownNameError("thing to learn:", name, LEARNABLE)
+
+    def check_method(self) -> None:
+        """An unknown method is told."""
+        PLANNERS[self.method]
 
     @property
     def plans(self) -> bool:
@@ -123,15 +128,18 @@ def settings_from(
     names = {f.name for f in dataclasses.fields(cls)}
     values: dict[str, Any] = {name: preset[name] for name in PRESET_KEYS if name in preset and name in names}
     values |= {name: tuple(values[name]) for name in ("learned", "hard") if name in values}
+    own = dict(preset.get("planners", {}).get(method, {}) | preset.get("baselines", {}).get(method, {}))
+    model |= own.pop("model", {})  # a method's own come first
+    schooling = preset.get("fit", {}) | own.pop("fit", {})
     values |= {"model": model.pop("name")} if "name" in model else {}
-    own = dict(preset.get("planners", {}).get(method, {}))
-    values |= {name: own.pop(name) for name in ("horizon", "budget") if name in own}  # a planner's own come first
+    mine = ("horizon", "budget", "episodes", "initial_episodes", "explore")
+    values |= {name: own.pop(name) for name in mine if name in own}
     values |= {name: value for name, value in overrides.items() if value is not None}
     return cls(
         method=method,
         planner=own | (planner or {}),
         net=as_settings("the model", ModelSettings, model | (net or {})),
-        fit=as_settings("fit", FitSettings, preset.get("fit", {}) | (fit or {})),
+        fit=as_settings("fit", FitSettings, schooling | (fit or {})),
         **values,
     )
 
@@ -143,6 +151,6 @@ def settings_from_json(cls: type[T], values: dict[str, Any]) -> T:
         if name not in names:
             raise UnknownNameError("stored setting", name, names)
     plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    plain["net"] = as_settings("the model", ModelSettings, values["net"])
-    plain["fit"] = as_settings("fit", FitSettings, values["fit"])
+    plain["net"] = as_settings("the model", ModelSettings, values.get("net", {}))  # not stored where there is none
+    plain["fit"] = as_settings("fit", FitSettings, values.get("fit", {}))
     return cls(**plain)

@@ -11,16 +11,17 @@ from guss.commands.common import Plugins, load_plugins
 
 @dataclass
 class List:
-    """Show planners, environments and models, with a line about each and where the paper describes it."""
+    """Show planners, baselines, environments and models, with a line about each and where the paper describes it."""
 
     json: bool = False
     """Print JSON instead of tables."""
     settings: bool = False
-    """Also show each planner's settings and their defaults."""
+    """Also show each planner's and baseline's settings and their defaults."""
     plugin: Plugins = ()
 
     def run(self) -> None:
         """Print the registries."""
+        from guss.baselines import BASELINES
         from guss.envs import ENVS
         from guss.models import MODELS
         from guss.planners import PLANNERS, settings_of
@@ -32,15 +33,13 @@ class List:
                 {"name": e.name, "summary": e.summary, "paper": e.paper, "origin": e.origin} | more(e) for e in registry
             ]
 
-        def planner(entry: Any) -> dict[str, Any]:
+        def own(entry: Any) -> dict[str, Any]:
             fields = settings_of(entry.item).items()
-            return {
-                "judges": entry.item.judges,
-                "settings": {name: {"default": f.default, "help": f.metadata["help"]} for name, f in fields},
-            }
+            return {"settings": {name: {"default": f.default, "help": f.metadata["help"]} for name, f in fields}}
 
         found = {
-            "planners": rows(PLANNERS, planner),
+            "planners": rows(PLANNERS, lambda e: {"judges": e.item.judges} | own(e)),
+            "baselines": rows(BASELINES, own),
             "environments": rows(ENVS, lambda e: {"gym_id": e.item.gym_id}),
             "models": rows(MODELS),
         }

@@ -24,7 +24,7 @@ from guss.errors import GussError
 
 if TYPE_CHECKING:
     from guss.agent.traces import Trace
-    from guss.runs.learning import RunConfig
+    from guss.runs.config import RunConfig
 
 DEFAULT_ENV = "safe-pendulum"
 
@@ -38,7 +38,7 @@ class Run:
     preset: Annotated[str | None, arg(metavar="NAME|FILE", help_behavior_hint="(default: that of the env)")] = None
     """Another preset of experiments/, such as safe-pendulum-paper, or a TOML file of your own."""
     method: str = "guss"
-    """The planner; see `guss list`."""
+    """The planner, or a baseline that learns a policy; see `guss list`."""
     seeds: int = 6
     """How many seeds, all run together."""
     seed: int = 0
@@ -73,7 +73,7 @@ class Run:
     step_timeout: float = 60.0
     """Seconds that a step of an environment may take; one that takes longer loses its episode, not the run."""
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
-    """Settings of the planner, such as num_new=10 (`guss list --settings` shows them)."""
+    """Settings of the method, such as num_new=10 (`guss list --settings` shows them)."""
     net: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
     """Settings of the model, such as components=3 ensemble=5 hidden=[100,100]."""
     fit: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
@@ -175,20 +175,22 @@ class Run:
     def _config(self, method: str, data: Trace | None) -> RunConfig:
         """The run that the flags and the preset ask for; planner settings on the command line are the method's."""
         from guss.agent.settings import PRESET_KEYS, UNKNOWN_EPISODES, settings_from
+        from guss.baselines import BASELINES
         from guss.envs.adapting import find_env
         from guss.loading import find_preset, load_preset
-        from guss.planners import PLANNERS
-        from guss.runs.learning import RunConfig
+        from guss.runs.config import RunConfig, check_method, preset_for
         from guss.runs.records import digest_of
 
         if self.previous:
             raise GussError("--previous says where to go on from: it needs --resume")
         preset = load_preset(self.preset) if self.preset else find_preset(self.env or DEFAULT_ENV)
         env = self.env or preset.get("env", DEFAULT_ENV)
-        PLANNERS[method]  # unknown names are told before anything else
+        check_method(method)  # unknown names are told before anything else
         task = find_env(env, episode_length=self.episode_length, without_cost=self.without_cost).make_task()
         if "reward" in task.unknown:
             preset = {"initial_episodes": UNKNOWN_EPISODES} | preset
+        if method in BASELINES.names():
+            preset = preset_for(preset, method)
         if self.seeds < 1 or self.seed < 0:
             raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {self.seeds} --seed {self.seed}")
         flags = [name for name in (*PRESET_KEYS, "model") if name != "env"]

@@ -27,15 +27,15 @@ register_planner = PLANNERS.register
 T = TypeVar("T")
 
 
-def settings_of(planner: type[Planner]) -> dict[str, dataclasses.Field[Any]]:
-    """A planner's own settings by name: default in `.default`, a sentence in `.metadata["help"]`."""
+def settings_of(planner: type[Any]) -> dict[str, dataclasses.Field[Any]]:
+    """A planner's (or baseline's) own settings by name: default in `.default`, a sentence in `.metadata["help"]`."""
     return {f.name: f for f in dataclasses.fields(planner) if "help" in f.metadata}
 
 
 def make_planner(name: str, task: Task, *, horizon: int, budget: int, **settings: Any) -> Planner:
     """The planner of that name for a task: `horizon` H steps, `budget` M evaluated plans, and its own settings."""
     cls = PLANNERS[name].item
-    checked = _checked(f"planner {name!r}", cls, settings_of(cls), settings)
+    checked = checked_settings(f"planner {name!r}", cls, settings_of(cls), settings)
     for key, value in (("horizon", horizon), ("budget", budget)):
         _as_type(f"the {key}", value, int)
     return cls(task.interface(), horizon=horizon, budget=budget, **checked)
@@ -43,10 +43,11 @@ def make_planner(name: str, task: Task, *, horizon: int, budget: int, **settings
 
 def as_settings(what: str, cls: Callable[..., T], values: dict[str, Any]) -> T:
     """A settings dataclass from plain values; unknown names and wrong types are told."""
-    return cls(**_checked(what, cls, {f.name for f in dataclasses.fields(cls)}, values))  # type: ignore[arg-type]
+    return cls(**checked_settings(what, cls, {f.name for f in dataclasses.fields(cls)}, values))  # type: ignore[arg-type]
 
 
-def _checked(what: str, cls: Any, known: Iterable[str], values: dict[str, Any]) -> dict[str, Any]:
+def checked_settings(what: str, cls: Any, known: Iterable[str], values: dict[str, Any]) -> dict[str, Any]:
+    """Values of known settings as the types of `cls` ask for; unknown names and wrong types are told."""
     types = typing.get_type_hints(cls)
     for name in values:
         if name not in known:

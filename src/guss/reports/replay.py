@@ -25,7 +25,7 @@ MAX_FRAMES = 100
 
 def view_of(replay: Replay) -> View:
     """How the run's environment is shown; plainly by its first observation if it does not say."""
-    found = replay.loop.view
+    found = replay.view
     if found is not None:
         return found
     values = np.stack([trace.obs[:, 0] for trace in replay.traces])
@@ -124,7 +124,8 @@ class Stage:
     def _title(self, scene: Scene) -> str:
         replay, so_far = self.replay, self.scenes[: scene.step + 1]
         unsafe = sum(s.unsafe for s in so_far)
-        phase = "random actions" if replay.random else f"{style_of(replay.config.method)['label']} plans"
+        label = style_of(replay.config.method)["label"]
+        phase = "random actions" if replay.random else f"{label} plans" if replay.thinks else f"{label}'s policy acts"
         first = f"{replay.config.env}, seed {replay.seed}, episode {replay.episode}: {phase}"
         first += f"   |   step {scene.step + 1} of {len(replay)}"
         second = f"so far: mean reward {np.mean([s.reward for s in so_far]):.3f}, unsafe steps {unsafe}"
@@ -214,7 +215,7 @@ class Stage:
         self.map = Map(self.replay, self.view)
         axes.set(xlim=self.map.extent[:2], ylim=self.map.extent[2:], xlabel=self.view.behaviour[0])
         axes.set_ylabel(self.view.behaviour[1] if len(self.map.dims) > 1 else "")
-        kept = isinstance(self.replay.loop.planner, ElitePlanner)
+        kept = self.replay.loop is not None and isinstance(self.replay.loop.planner, ElitePlanner)
         axes.set_title("archive: the best plan of each kind" if kept else "the best plan of each kind")
         bar = self.figure.colorbar(plt.cm.ScalarMappable(cmap="viridis"), ax=axes, shrink=0.7, ticks=[0, 1])
         bar.ax.set_yticklabels(["lowest", "highest"])

@@ -67,6 +67,21 @@ def summarise_evaluation(found: Any) -> dict[str, Any]:
     }
 
 
+MOST_POINTS = 128
+
+
+def thinned(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Curves [S, N] as at most MOST_POINTS points: the number of each episode, or of the last of several, and means.
+
+    A policy that learns from a thousand episodes is seen better in means of some at a time.
+    """
+    count = values.shape[1]
+    each = -(-count // MOST_POINTS)
+    ends = np.append(np.arange(each, count, each), count)
+    parts = np.split(values, ends[:-1], axis=1)
+    return ends, np.stack([part.mean(axis=1) for part in parts])
+
+
 def draw_learning(homes: list[Path]) -> Any:
     """How reward rises and unsafe steps vanish, episode by episode: a line per run, all of one environment."""
     figure, (reward, unsafe) = new_figure(2, 1, 9.6, 3.9)
@@ -77,13 +92,13 @@ def draw_learning(homes: list[Path]) -> Any:
     for i, (home, config) in enumerate(zip(homes, configs, strict=True)):
         episodes = read_lines(home / "episodes.jsonl")
         for axes, field, _ in panels:
-            columns = by_seed(episodes, field).T
+            number, columns = thinned(by_seed(episodes, field))
             mean, half = (np.asarray(x) for x in zip(*(metrics.interval(column) for column in columns), strict=True))
-            number, half, style = np.arange(1, len(mean) + 1), np.nan_to_num(half), style_of(config["method"], i)
+            half, style = np.nan_to_num(half), style_of(config["method"], i)
             low = mean - half if field == measure else np.maximum(mean - half, 0.0)
             axes.fill_between(number, low, mean + half, color=style["color"], alpha=0.18, lw=0)
-            axes.plot(number, mean, marker="o", ms=3, lw=1.6, clip_on=False, **style)
-            longest = max(longest, len(mean))
+            axes.plot(number, mean, marker="o", ms=3 if len(mean) <= MOST_POINTS / 2 else 0, lw=1.6, **style)
+            longest = max(longest, int(number[-1]))
     for axes, _, label in panels:
         axes.set(xlabel="episode", ylabel=label, xlim=(1, longest))
         axes.xaxis.get_major_locator().set_params(integer=True)
@@ -94,7 +109,7 @@ def draw_learning(homes: list[Path]) -> Any:
         reward.annotate("the paper's threshold", (longest, threshold), (-2, -9), textcoords="offset points", ha="right",
                         fontsize=7, color="#666666")  # fmt: skip
     unsafe.set_ylim(bottom=0.0)
-    random = first["initial_episodes"]
+    random = first.get("initial_episodes", 0)
     how = "" if not random or first["method"] == "random" else f" (episode 1{f' to {random}' * (random > 1)} at random)"
     reward.set_title(f"{short_name(first['env'])}: reward{how}")
     unsafe.set_title("safety")

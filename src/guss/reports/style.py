@@ -25,6 +25,12 @@ _STYLES: dict[str, tuple[str, str, str]] = {
     "mppi": ("MPPI", "#332288", ":"),
     "s-mppi": ("S-MPPI", "#332288", "--"),
     "ps-me": ("PS-ME", "#AA4499", "-."),
+    "safe-mbpo": ("Safe-MBPO", "#999933", "-"),
+    "cpo": ("CPO", "#882255", "-"),
+    "ppo-lagrangian": ("PPO-Lagrangian", "#332288", "-."),
+    "ppo": ("PPO", "#332288", "-"),
+    "trpo": ("TRPO", "#882255", ":"),
+    "sac": ("SAC", "#999933", "--"),
 }
 _OTHERS = ("#882255", "#117733", "#332288", "#AA4499")
 

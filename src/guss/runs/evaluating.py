@@ -10,9 +10,8 @@ import jax
 import numpy as np
 
 from guss.errors import GussError
-from guss.runs.learning import Loop
 from guss.runs.records import per_episode
-from guss.runs.running import newest_checkpoint, read_config
+from guss.runs.running import make_loop, newest_checkpoint, read_config
 
 BEYOND_LEARNING = 2**21  # folded into a seed's key: no start of an evaluation was a start of the run
 
@@ -29,13 +28,12 @@ def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] | None 
     """`episodes` new ones for every seed of a run, planned with the model of its last checkpoint."""
     if episodes < 1:
         raise GussError(f"evaluate at least 1 episode, got {episodes}")
-    loop = Loop(read_config(home))
+    loop = make_loop(read_config(home), alone=True)
     stored = newest_checkpoint(home)
     if stored is None:
         raise GussError(f"{home} has no checkpoint to evaluate; a finished episode leaves one")
     loop.restore(stored)
-    learner = loop.learner
-    if not loop.config.plans or (learner.per_seed and learner.fits == 0):
+    if not loop.ready:
         raise GussError(f"{home} has learned nothing yet that could be evaluated")
     starts = jax.vmap(lambda key: jax.random.fold_in(key, BEYOND_LEARNING))(loop.keys)
     rewards, unsafe = [], []

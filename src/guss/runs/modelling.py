@@ -21,7 +21,8 @@ from guss.agent.traces import Trace, pieces, read_trace
 from guss.constraint import Constraint
 from guss.errors import GussError
 from guss.models.judging import FitReport
-from guss.runs.learning import batch_of, capacity_of, spec_of_run
+from guss.runs.config import spec_of_run
+from guss.runs.learning import batch_of, capacity_of
 from guss.runs.records import read_lines, read_start, trace_path
 from guss.runs.running import read_config
 from guss.task import Grid, Task

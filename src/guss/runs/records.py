@@ -2,9 +2,9 @@
 
 config.json       everything that decides the outcome, and where it came from
 episodes.jsonl    a line per seed and episode; nothing in it depends on the clock or the machine
-timings.jsonl     a line per episode: seconds, model error, host
+timings.jsonl     a line per episode, or per turn of several: seconds, model error, host
 data.npz          logged transitions it started from, if any
-traces/seed<S>-ep<E>.npz
+traces/seed<S>-ep<E>.npz   of several episodes that a baseline plays at once, the first
 checkpoints/ep<E>.ckpt   everything needed to go on after E episodes; the last two
 lock              there while a process works on the run
 """
@@ -16,6 +16,7 @@ import io
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,45 +137,57 @@ def per_episode(task: Task, played: Played) -> tuple[np.ndarray, np.ndarray]:
     return rewards, shares
 
 
-def store_episode(
+def store_episodes(
     home: Path,
     seeds: tuple[int, ...],
     task: Task,
-    episode: int,
+    first: int,
     phase: str,
-    played: Played,
+    episodes: Sequence[Played],
     timing: dict[str, Any],
-    total_steps: np.ndarray,
+    steps_before: np.ndarray,
+    every_trace: bool = True,
 ) -> list[dict[str, Any]]:
-    """One episode of every seed: its traces, then its lines, which are returned. `total_steps`: of each seed so far."""
-    unsafe = unsafe_steps(task, played.moves)
-    arrays = {name: np.asarray(value) for name, value in played.moves._asdict().items()}
-    rows = []
-    for i, seed in enumerate(seeds):
-        steps = int(played.length[i])
-        mine = {name: value[:steps, i] for name, value in arrays.items()}
-        last = np.arange(steps) == steps - 1
-        ended = bool(played.terminated[i])
-        flags = {"terminated": last & ended, "truncated": last & ~ended, "skip": ~played.use[:steps, i]}
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **mine, **flags)  # type: ignore[arg-type]
-        write_atomically(trace_path(home, seed, episode), buffer.getvalue())
-        rows.append(
-            {
-                "seed": seed,
-                "episode": episode,
-                "phase": phase,
-                "steps": steps,
-                "total_steps": int(total_steps[i]),
-                "return": float(mine["reward"].sum(dtype=np.float64)),
-                "mean_reward": float(mine["reward"].mean(dtype=np.float64)),
-                "unsafe_steps": int(unsafe[:steps, i].sum()),
-                "unsafe_pct": 100.0 * float(unsafe[:steps, i].mean()),
-                "costs": {c.name: float(mine["cost"][:, k].sum()) for k, c in enumerate(task.constraints)},
-                "hard_stop": bool(played.stopped[i]),
-                "status": played.status[i],
-            }
-        )
+    """Episodes of every seed, numbered from `first`: their traces, then their lines, which are returned.
+
+    `steps_before`: real steps of each seed until then. Without `every_trace` only the first is kept step by step.
+    """
+    rows, total = [], np.array(steps_before)
+    for number, played in enumerate(episodes, first):
+        total += played.length
+        for i, seed in enumerate(seeds):
+            if every_trace or number == first:
+                write_atomically(trace_path(home, seed, number), _trace_bytes(played, i))
+            rows.append({"seed": seed, "episode": number, "phase": phase, **_figures(task, played, i, int(total[i]))})
     append_lines(home / "episodes.jsonl", rows)
     append_lines(home / "timings.jsonl", [timing])
     return rows
+
+
+def _trace_bytes(played: Played, row: int) -> bytes:
+    steps = int(played.length[row])
+    mine = {name: np.asarray(value)[:steps, row] for name, value in played.moves._asdict().items()}
+    last = np.arange(steps) == steps - 1
+    ended = bool(played.terminated[row])
+    flags = {"terminated": last & ended, "truncated": last & ~ended, "skip": ~played.use[:steps, row]}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **mine, **flags)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def _figures(task: Task, played: Played, row: int, total_steps: int) -> dict[str, Any]:
+    """An episode of one seed as its line tells it."""
+    steps = int(played.length[row])
+    reward, cost = (np.asarray(x)[:steps, row] for x in (played.moves.reward, played.moves.cost))
+    unsafe = unsafe_steps(task, played.moves)[:steps, row]
+    return {
+        "steps": steps,
+        "total_steps": total_steps,
+        "return": float(reward.sum(dtype=np.float64)),
+        "mean_reward": float(reward.mean(dtype=np.float64)),
+        "unsafe_steps": int(unsafe.sum()),
+        "unsafe_pct": 100.0 * float(unsafe.mean()),
+        "costs": {c.name: float(cost[:, k].sum()) for k, c in enumerate(task.constraints)},
+        "hard_stop": bool(played.stopped[row]),
+        "status": played.status[row],
+    }

@@ -20,11 +20,11 @@ from guss.agent.hosting import plan_all
 from guss.agent.traces import read_trace
 from guss.errors import GussError, UnknownNameError
 from guss.planners.engine import Diagnostics, Monitor, Plan
-from guss.runs.learning import Loop
+from guss.runs.config import spec_of_run
+from guss.runs.learning import PlanningLoop
 from guss.runs.modelling import FitNews, fit_log, log_of_run
 from guss.runs.records import read_lines, trace_path
 from guss.runs.running import checkpoint_after, read_config
-from guss.task import Task
 from guss.types import Model, Planner, Rollout, Scores
 
 
@@ -91,32 +91,42 @@ class Replay:
         self, home: Path, episode: int | None, seed: int | None, on_fit: Callable[[FitNews], Any] | None = None
     ) -> None:
         self.config = read_config(home)
-        self.loop = Loop(self.config)
-        self.task: Task = self.loop.task
+        self.loop = PlanningLoop(self.config) if self.config.baseline is None else None
+        """What planned; None for a policy, which does not."""
+        spec = spec_of_run(self.config)
+        self.view, self.task = spec.view, self.config.tasks(spec.make_task())[0]
         seeds = self.config.seeds
         self.seed = seeds[0] if seed is None else seed
         if self.seed not in seeds:
             raise UnknownNameError("seed of the run", str(self.seed), [str(s) for s in seeds])
         self.row = seeds.index(self.seed)
         done = sum(line["seed"] == self.seed for line in read_lines(home / "episodes.jsonl"))
-        self.episode = done - 1 if episode is None else episode
+        stored = [e for e in range(done) if trace_path(home, self.seed, e).exists()]
+        self.episode = max(stored, default=done - 1) if episode is None else episode
         if not 0 <= self.episode < done:
             raise GussError(f"{home} has the episodes 0 to {done - 1}, asked for {self.episode}")
+        if self.episode not in stored and stored:
+            near = min(stored, key=lambda e: abs(e - self.episode))
+            raise GussError(
+                f"episode {self.episode} of {home} was not kept step by step: of those that are played at once, the "
+                f"first is, as episode {near}"
+            )
         self.traces = [read_trace(trace_path(home, each, self.episode)) for each in seeds]
         self.random = self.config.is_random(self.episode)
-        self.models: Model | None = None if self.random else self._models(home, on_fit)
+        self.models: Model | None = self._models(home, on_fit) if self.thinks else None
         self.thought, self.alike = 0, 0
         """Steps planned again so far, and those of them whose action was chosen again."""
 
     @property
     def thinks(self) -> bool:
         """Whether there are plans to show."""
-        return not self.random
+        return not self.random and self.loop is not None
 
     def verdict(self) -> str:
         """Whether the plans shown are those of the run."""
-        if self.random:
-            return f"episode {self.episode} of seed {self.seed}, random actions"
+        if not self.thinks:
+            how = "random actions" if self.random else "actions of a learned policy"
+            return f"episode {self.episode} of seed {self.seed}, {how}"
         what = f"episode {self.episode} of seed {self.seed}, planned again: "
         if self.alike == self.thought:
             return what + "every action is the one that was taken"
@@ -130,6 +140,7 @@ class Replay:
 
     def _models(self, home: Path, on_fit: Callable[[FitNews], Any] | None) -> Model:
         """The models that planned this episode: of the checkpoint after it, or fitted again as the run did."""
+        assert self.loop is not None
         learner = self.loop.learner
         if not learner.per_seed:
             return learner.models
@@ -146,7 +157,7 @@ class Replay:
         assert mine.reward is not None
         assert mine.cost is not None
         soft = np.asarray(self.task.soft, bool)
-        thoughts = iter(()) if self.random else self._thoughts()
+        thoughts = self._thoughts() if self.thinks else iter(())
         for t in range(len(self)):
             thought = next(thoughts, None)
             if thought is not None:
@@ -165,6 +176,7 @@ class Replay:
 
     def _thoughts(self) -> Iterator[Thought]:
         """The plans of all seeds at once, as the run made them, in the states that were met."""
+        assert self.loop is not None
         loop, task = self.loop, self.loop.planned
         planner: Planner = loop.planner
         fan = Fan(sum(planner.schedule(planner.budget)), planner.horizon, task.observations.size)

@@ -13,8 +13,11 @@ from guss.agent.settings import settings_from_json
 from guss.agent.traces import Trace
 from guss.checkpoint import Stored
 from guss.errors import GussError
-from guss.runs.learning import EpisodeNews, Loop, RunConfig
+from guss.runs.config import RunConfig
+from guss.runs.learning import PlanningLoop
 from guss.runs.locking import locked
+from guss.runs.loops import EpisodeNews, Loop
+from guss.runs.policies import PolicyLoop
 from guss.runs.records import (
     SCHEMA,
     digest_of,
@@ -22,7 +25,7 @@ from guss.runs.records import (
     read_lines,
     read_start,
     run_folder,
-    store_episode,
+    store_episodes,
     write_json,
     write_start,
 )
@@ -30,6 +33,11 @@ from guss.runs.writers import check_writers, open_writers
 
 OnEpisode = Callable[[EpisodeNews], Any] | None
 OnStep = Callable[[int], Any] | None
+
+
+def make_loop(config: RunConfig, data: Trace | None = None, *, alone: bool = False) -> Loop:
+    """What a run does, by its method. `alone`: nothing is to be learned, so one episode of a seed at a time."""
+    return PlanningLoop(config, data) if config.baseline is None else PolicyLoop(config, alone)
 
 
 def run_one(
@@ -51,7 +59,7 @@ def run_one(
     check_writers(logs)
     if config.data != (None if data is None else digest_of(data)):
         raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
-    loop = Loop(config, data)
+    loop = make_loop(config, data)
     home = run_folder(out, config.env, config.method, config.to_json())
     with locked(home):
         if (home / "config.json").exists() and not overwrite:
@@ -83,7 +91,7 @@ def resume_run(
     check_writers(logs)
     config = read_config(home)
     with locked(home):
-        loop = Loop(config, read_start(home, config.data))
+        loop = make_loop(config, read_start(home, config.data))
         stored = newest_checkpoint(home, previous)
         if stored is not None:
             loop.restore(stored)
@@ -99,10 +107,11 @@ def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs:
     """Episodes until the run is over. Records first, then the checkpoint: what was recorded after it is done again."""
     with open_writers(logs, home, loop.config.to_json(), loop.done) as writers:
         while not loop.over:
-            played, news, timing = loop.episode(on_step)
-            seeds, episode = loop.config.seeds, news.episode
-            rows = store_episode(home, seeds, loop.task, episode, news.phase, played, timing, loop.steps)
-            save_checkpoint(home, loop.done, loop.meta(), loop.learner.state)
+            first, before = loop.done, loop.steps
+            episodes, news, timing = loop.episode(on_step)
+            seeds, kept = loop.config.seeds, loop.every_trace
+            rows = store_episodes(home, seeds, loop.task, first, news.phase, episodes, timing, before, kept)
+            save_checkpoint(home, loop.done, loop.meta(), loop.state)
             writers.episode(rows, timing)
             if on_episode is not None:
                 on_episode(news)

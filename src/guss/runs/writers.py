@@ -3,6 +3,7 @@
 mean_reward/…, unsafe_pct/…   /mean over seeds, and /seed<S>
 cost/<constraint>/…           likewise: the sum over the episode's steps
 model/…                       nll, r2, ks, r2_horizon: means over seeds and dimensions; only after a fit
+policy/…                      what a baseline logs (docs/baselines.md): means over seeds
 seconds/…                     fit, plan, compile
 
 Their step is the number of real steps per seed until then.
@@ -44,11 +45,11 @@ class Writers:
         self.home, self.opened = home, opened
 
     def episode(self, rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> None:
-        """One finished episode: its lines of episodes.jsonl, one per seed, and its line of timings.jsonl."""
+        """One finished episode, or several played at once: their lines of episodes.jsonl, one of timings.jsonl."""
         values = scalars(rows, timing)
         for name, writer in self.opened.items():
             with _told(name, self.home):
-                writer.log(rows[0]["total_steps"], values)
+                writer.log(min(row["total_steps"] for row in rows[-len({r["seed"] for r in rows}) :]), values)
 
 
 @contextmanager
@@ -73,15 +74,16 @@ def check_writers(names: Sequence[str]) -> None:
 
 
 def scalars(rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> dict[str, float]:
-    """The curves' values for one episode, by name."""
+    """The curves' values for one episode, or the means of several, by name."""
     columns = {name: [row[name] for row in rows] for name in ("mean_reward", "unsafe_pct")}
     columns |= {f"cost/{name}": [row["costs"][name] for row in rows] for name in rows[0]["costs"]}
-    values = {}
+    values, seeds = {}, np.asarray([row["seed"] for row in rows])
     for name, column in columns.items():
         values[f"{name}/mean"] = float(np.mean(column))
-        values |= {f"{name}/seed{row['seed']}": float(value) for row, value in zip(rows, column, strict=True)}
+        values |= {f"{name}/seed{seed}": float(np.mean(np.asarray(column)[seeds == seed])) for seed in set(seeds)}
     errors = ("nll", "r2", "ks", "r2_horizon")
     values |= {f"model/{name}": float(np.nanmean(np.asarray(timing[name], float))) for name in errors if name in timing}
+    values |= {f"policy/{name}": float(np.mean(value)) for name, value in timing.get("policy", {}).items()}
     return values | {f"seconds/{name}": float(timing[f"{name}_seconds"]) for name in ("fit", "plan", "compile")}
 
 

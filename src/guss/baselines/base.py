@@ -1,0 +1,99 @@
+"""What every baseline is: a policy that learns from whole episodes. All that a run needs to know of it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree, Shaped
+
+from guss.errors import GussError
+from guss.task import Task
+
+
+class Experience(NamedTuple):
+    """Episodes of one seed: E that were played at once, T steps each. Runs add a leading axis S, one for each seed."""
+
+    obs: Float[Array, "*lead E T D"]
+    action: Shaped[Array, "..."]
+    reward: Float[Array, "*lead E T"]
+    cost: Float[Array, "*lead E T C"]
+    next_obs: Float[Array, "*lead E T D"]
+    happened: Bool[Array, "*lead E T"]
+    """False after an episode's end."""
+    use: Bool[Array, "*lead E T"]
+    """To learn dynamics from; a step that happened may be none of the system's own, as a goal that jumps."""
+    ended: Bool[Array, "*lead E T"]
+    """The system ended the episode here, not the clock: nothing is earned after."""
+    note: PyTree
+    """What `act` returned beside the action, [E, T, …]; () where actions were random."""
+
+    @property
+    def unsafe(self) -> Float[Array, "*lead E T"]:
+        """1 where any constraint is violated: the cost that baselines know of."""
+        return jnp.any(self.cost > 0.0, axis=-1).astype(jnp.float32)
+
+
+class Baseline(eqx.Module):
+    """A method that learns a policy. Written for one seed, but for `learn`, which may treat all at once.
+
+    What is learned is a state, a pytree of arrays. Settings are static fields made by `setting`.
+    """
+
+    task: Task
+    capacity: int = eqx.field(static=True, kw_only=True)
+    """Steps that a seed will take in the whole run."""
+
+    random_first: ClassVar[bool] = False
+    """Whether the first episodes of a run have random actions."""
+    continuous_only: ClassVar[bool] = False
+    model_based: ClassVar[bool] = False
+    """Whether it learns a model: then it has fields `model`, `net` and `fit`."""
+    defaults: ClassVar[dict[str, Any]] = {"episodes": 1024}
+    """Of a run, where neither a preset nor the user says: `episodes`, `initial_episodes`, a table `model`."""
+
+    def __check_init__(self) -> None:
+        if self.continuous_only and self.task.actions.dtype != jnp.float32:
+            raise GussError(
+                f"{type(self).name} is for continuous actions, and those of {self.task.name!r} are discrete; "
+                f"ppo-lagrangian and cpo take both"
+            )
+
+    name: ClassVar[str]
+
+    @property
+    def at_once(self) -> int:
+        """E: episodes that a seed plays between two updates."""
+        return 1
+
+    @abstractmethod
+    def init(self, key: PRNGKeyArray) -> PyTree:
+        """The state before anything was learned."""
+
+    @abstractmethod
+    def act(self, state: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> tuple[Shaped[Array, "..."], PyTree]:
+        """What to do while learning, and what to note for `update`."""
+
+    @abstractmethod
+    def best_action(self, state: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> Shaped[Array, "..."]:
+        """What to do once learning is over."""
+
+    @abstractmethod
+    def update(self, state: PyTree, seen: Experience, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Array]]:
+        """The state after the episodes, and what to log."""
+
+    def learn(
+        self, states: PyTree, seen: Experience, keys: Key[Array, "S"], episode: int
+    ) -> tuple[PyTree, dict[str, Any]]:
+        """`update` for every seed; `episode` is the number of the first of them."""
+        return _update_all(self, states, seen, keys)
+
+
+@jax.jit
+def _update_all(
+    method: Baseline, states: PyTree, seen: Experience, keys: Key[Array, "S"]
+) -> tuple[PyTree, dict[str, Array]]:
+    return jax.vmap(method.update)(states, seen, keys)

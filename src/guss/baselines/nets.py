@@ -1,0 +1,143 @@
+"""Small networks and the two kinds of policies that the baselines learn: Gaussian and categorical."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+from guss.types import Actions, ContinuousActions
+
+Activation = Callable[[Array], Array]
+LOG_2PI = 1.8378770664093453
+
+
+class Layer(NamedTuple):
+    """One layer of a network."""
+
+    weight: Float[Array, "fan_in fan_out"]
+    bias: Float[Array, "fan_out"]
+
+
+Net = tuple[Layer, ...]
+
+
+def make_net(key: PRNGKeyArray, sizes: Sequence[int], last: float = 1.0) -> Net:
+    """Layers of these sizes, with Glorot's uniform weights; `last` scales those of the last one."""
+    keys = jax.random.split(key, len(sizes) - 1)
+    start = jax.nn.initializers.glorot_uniform()
+    layers = [
+        Layer(start(k, (fan_in, fan_out), jnp.float32), jnp.zeros(fan_out))
+        for k, (fan_in, fan_out) in zip(keys, pairwise(sizes), strict=True)
+    ]
+    return (*layers[:-1], Layer(layers[-1].weight * last, layers[-1].bias))
+
+
+def apply_net(net: Net, x: Float[Array, "*lead fan_in"], activation: Activation) -> Float[Array, "*lead fan_out"]:
+    """The network's outputs for one input or many."""
+    for i, layer in enumerate(net):
+        x = x @ layer.weight
+        x = x + layer.bias.reshape((1,) * (x.ndim - 1) + layer.bias.shape)
+        if i < len(net) - 1:
+            x = activation(x)
+    return x
+
+
+class Choice(NamedTuple):
+    """What a policy would do in N situations: a distribution over actions in each."""
+
+    outputs: Float[Array, "*lead O"]
+    """Means of a Gaussian, or logits."""
+    log_std: Float[Array, "A"] | None
+    """Of a Gaussian; the same everywhere."""
+
+
+class Policy(eqx.Module):
+    """A stochastic policy: π(a | s). Continuous actions are Gaussian in units where the bounds are ±1, and clipped only
+    when they are carried out; of discrete ones each number is a categorical choice."""
+
+    net: Net
+    log_std: Float[Array, "A"] | None
+    actions: Actions = eqx.field(static=True)
+
+    @classmethod
+    def make(cls, key: PRNGKeyArray, obs_size: int, actions: Actions, hidden: Sequence[int], log_std: float) -> Policy:
+        """Untrained: all actions about as likely."""
+        continuous = isinstance(actions, ContinuousActions)
+        outputs = len(actions.low) if isinstance(actions, ContinuousActions) else sum(actions.num_values)
+        net = make_net(key, (obs_size, *hidden, outputs), last=0.01)
+        return cls(net, jnp.full(outputs, log_std, jnp.float32) if continuous else None, actions)
+
+    def choice(self, obs: Float[Array, "*lead D"]) -> Choice:
+        """The distribution over actions."""
+        return Choice(apply_net(self.net, obs, jnp.tanh), self.log_std)
+
+    def sample(self, obs: Float[Array, "D"], key: PRNGKeyArray) -> Shaped[Array, "A"]:
+        """One action, raw: before clipping, or as positions of values."""
+        choice = self.choice(obs)
+        if choice.log_std is not None:
+            return choice.outputs + jnp.exp(choice.log_std) * jax.random.normal(key, choice.outputs.shape)
+        keys = jax.random.split(key, len(self._parts()))
+        picks = [jax.random.categorical(k, part) for k, part in zip(keys, self._split(choice.outputs), strict=True)]
+        return jnp.stack(picks).astype(jnp.int32)
+
+    def likeliest(self, obs: Float[Array, "D"]) -> Shaped[Array, "A"]:
+        """The likeliest action, raw."""
+        choice = self.choice(obs)
+        if choice.log_std is not None:
+            return choice.outputs
+        return jnp.stack([jnp.argmax(part) for part in self._split(choice.outputs)]).astype(jnp.int32)
+
+    def executed(self, raw: Shaped[Array, "A"]) -> Shaped[Array, "..."]:
+        """A raw action as the system gets it."""
+        if not isinstance(self.actions, ContinuousActions):
+            return self.actions.from_indices(raw)
+        low, high = self.actions.bounds()
+        return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * raw, low, high)
+
+    def log_prob(self, choice: Choice, raw: Shaped[Array, "*lead A"]) -> Float[Array, "*lead"]:
+        """log π of raw actions."""
+        if choice.log_std is not None:
+            log_std = _along(choice.log_std, raw)
+            return -0.5 * jnp.sum(((raw - choice.outputs) * jnp.exp(-log_std)) ** 2 + 2.0 * log_std + LOG_2PI, axis=-1)
+        logs = [
+            jnp.take_along_axis(jax.nn.log_softmax(part), raw[..., i : i + 1], axis=-1)
+            for i, part in enumerate(self._split(choice.outputs))
+        ]
+        return jnp.sum(jnp.concatenate(logs, axis=-1), axis=-1)
+
+    def kl(self, old: Choice, new: Choice) -> Float[Array, "*lead"]:
+        """KL(old ‖ new) in every situation."""
+        if old.log_std is not None and new.log_std is not None:
+            before, after = (_along(x, old.outputs) for x in (old.log_std, new.log_std))
+            apart = (jnp.exp(2.0 * before) + (old.outputs - new.outputs) ** 2) * jnp.exp(-2.0 * after)
+            return jnp.sum(after - before + 0.5 * apart - 0.5, axis=-1)
+        total = jnp.zeros(old.outputs.shape[:-1])
+        for p, q in zip(self._split(old.outputs), self._split(new.outputs), strict=True):
+            p, q = jax.nn.log_softmax(p), jax.nn.log_softmax(q)
+            total = total + jnp.sum(jnp.exp(p) * (p - q), axis=-1)
+        return total
+
+    def entropy(self, choice: Choice) -> Float[Array, "*lead"]:
+        """How undecided the policy is, in every situation."""
+        if choice.log_std is not None:
+            one = jnp.sum(choice.log_std + 0.5 * (1.0 + LOG_2PI))
+            return jnp.broadcast_to(one, choice.outputs.shape[:-1])
+        logs = [jax.nn.log_softmax(part) for part in self._split(choice.outputs)]
+        return -sum((jnp.sum(jnp.exp(p) * p, axis=-1) for p in logs), jnp.zeros(choice.outputs.shape[:-1]))
+
+    def _parts(self) -> tuple[int, ...]:
+        return () if isinstance(self.actions, ContinuousActions) else self.actions.num_values
+
+    def _split(self, logits: Float[Array, "*lead O"]) -> list[Float[Array, "..."]]:
+        parts = self._parts()
+        return jnp.split(logits, [sum(parts[: i + 1]) for i in range(len(parts) - 1)], axis=-1)
+
+
+def _along(vector: Array, like: Array) -> Array:
+    return vector.reshape((1,) * (like.ndim - 1) + vector.shape)

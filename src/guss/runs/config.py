@@ -1,0 +1,114 @@
+"""Everything that decides a run's outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from guss.agent.settings import AgentSettings
+from guss.baselines import BASELINES
+from guss.baselines.base import Baseline
+from guss.envs import EnvSpec
+from guss.envs.adapting import find_env
+from guss.errors import GussError, UnknownNameError
+from guss.planners import PLANNERS
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(AgentSettings):
+    """Everything that decides a run's outcome."""
+
+    env: str
+    seeds: tuple[int, ...]
+    episodes: int
+    """At most this many, random ones included."""
+    target: float | None = None
+    """Stop after a planned episode whose mean reward, over all seeds, reaches this."""
+    data: str | None = None
+    """Digest of the logged transitions to start from, if any."""
+    data_rows: int = 0
+    """How many they are."""
+    overlap: bool = False
+    """Plan for one half of the seeds while the environments of the other half step, where they are not compiled."""
+    episode_length: int | None = None
+    """Steps of an episode, where an environment of the user's own does not say."""
+    without_cost: bool = False
+    """An environment of the user's own tells no cost: nothing is unsafe."""
+    step_timeout: float = 60.0
+    """Seconds that a step of an environment may take; beyond, its episode is given up."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise GussError(f"a run needs seeds, each once, got {list(self.seeds)}")
+        if self.episodes < 1:
+            raise GussError(f"a run needs at least 1 episode, got {self.episodes}")
+        if self.episode_length is not None and self.episode_length < 1:
+            raise GussError(f"an episode has at least 1 step, got --episode-length {self.episode_length}")
+        if not self.step_timeout > 0.0:
+            raise GussError(f"the step_timeout is a number of seconds, more than 0, got {self.step_timeout}")
+        if self.initial_episodes == 0 and self.learns and self.data is None:
+            raise GussError(
+                "a learned model needs at least 1 random episode at the start, or logged data; got initial_episodes 0"
+            )
+        if self.data is not None and self.baseline is not None:
+            raise GussError(f"method {self.method!r} learns from its own episodes alone; logged data are for planners")
+        if self.data is not None and not self.learns:
+            raise GussError(f"method {self.method!r} with model {self.model!r} learns nothing, so data are of no use")
+        if self.baseline is not None and self.overlap:
+            raise GussError(f"--overlap is for methods that plan; {self.method!r} acts in no time")
+
+    def check_method(self) -> None:
+        """A planner or a baseline; others are told."""
+        check_method(self.method)
+
+    @property
+    def baseline(self) -> type[Baseline] | None:
+        """The baseline that it runs; None for planners."""
+        return BASELINES[self.method].item if self.method in BASELINES.names() else None
+
+    @property
+    def plans(self) -> bool:
+        """Whether the method plans: the random one and baselines do not."""
+        return self.baseline is None and super().plans
+
+    def is_random(self, episode: int) -> bool:
+        """Whether an episode's actions are random ones."""
+        if self.baseline is None:
+            return super().is_random(episode)
+        return self.baseline.random_first and episode < self.initial_episodes
+
+    def explores(self) -> str:
+        """How random actions follow each other."""
+        return self.explore if self.baseline is not None else super().explores()
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; of logged data, and of what was added later, only where they are used."""
+        silent = [] if self.data is not None else ["data", "data_rows"]
+        default = {"overlap": False, "episode_length": None, "without_cost": False, "step_timeout": 60.0}
+        silent += [name for name, value in default.items() if getattr(self, name) == value]
+        if self.baseline is not None:
+            silent += ["horizon", "budget"]
+            silent += [] if self.baseline.model_based else ["model", "net", "fit"]
+            silent += [] if self.baseline.random_first else ["initial_episodes", "explore"]
+        return {k: v for k, v in super().to_json().items() if k not in silent}
+
+
+def check_method(name: str) -> None:
+    """A planner or a baseline; others are told, with the nearest name."""
+    known = [*PLANNERS.names(), *BASELINES.names()]
+    if name not in known:
+        raise UnknownNameError("method", name, known)
+
+
+def preset_for(preset: dict[str, Any], method: str) -> dict[str, Any]:
+    """A preset as a baseline takes it: the baseline's own defaults, overridden by what the preset says of it."""
+    mine, told = BASELINES[method].item.defaults, preset.get("baselines", {}).get(method, {})
+    model = mine.get("model", {}) | told.get("model", {})
+    own = mine | told | ({"model": model} if model else {})
+    return preset | {"baselines": {method: own}}
+
+
+def spec_of_run(config: RunConfig) -> EnvSpec:
+    """The environment that a run is on."""
+    return find_env(config.env, episode_length=config.episode_length, without_cost=config.without_cost)

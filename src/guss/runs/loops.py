@@ -1,0 +1,167 @@
+"""What a run does again and again, whatever its method: episodes of all seeds, and what to tell of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from guss.agent.hosting import Fleet, Played, make_fleet
+from guss.checkpoint import Stored
+from guss.errors import GussError
+from guss.runs.config import RunConfig, spec_of_run
+from guss.runs.records import per_episode
+from guss.runs.timing import CompileClock
+
+OnStep = Callable[[int], Any] | None
+
+
+@dataclass
+class EpisodeNews:
+    """What is told after every episode, or after several that were played at once, for display."""
+
+    episode: int
+    """The last one's number."""
+    phase: str
+    mean_reward: float
+    unsafe_pct: float
+    model_r2: float | None
+    seconds_fit: float
+    seconds_plan: float
+    seconds_compile: float
+    steps: float | None = None
+    """Mean length of the episodes, where they did not all have full length."""
+    trouble: tuple[str, ...] = ()
+    """Hard limits that were violated, environments that failed."""
+
+
+class Outcome(NamedTuple):
+    """What one turn of a loop brought."""
+
+    episodes: list[Played]
+    """One of every seed each, in order."""
+    news: EpisodeNews
+    timing: dict[str, Any]
+    """What to note beside it."""
+
+
+class Loop:
+    """Episodes of all seeds at once, until the run is over."""
+
+    every_trace: bool = True
+    """Whether every episode is kept step by step; otherwise the first of each turn."""
+
+    def __init__(self, config: RunConfig, at_once: int = 1) -> None:
+        """`at_once`: episodes of a seed that are played side by side."""
+        spec = spec_of_run(config)
+        self.config, self.view = config, spec.view
+        self.task, self.planned = config.tasks(spec.make_task())
+        """The task by which steps are judged, and as the method sees it."""
+        self.fleets: list[Fleet] = []
+        """The environments to act on, where the task's episodes cannot be compiled; two halves if they overlap."""
+        if self.task.reset is None or spec.make_env is not None:
+            if spec.make_env is None and not spec.gym_id:
+                raise GussError(
+                    f"task {self.task.name!r} has no reset function, so there is nothing to act on: return an "
+                    f"environment with it, as a pair (environment, Task), or give the Task `step` and `reset`"
+                )
+            half = -(-len(config.seeds) // (1 + config.overlap))
+            parts = [config.seeds[i : i + half] for i in range(0, len(config.seeds), half)]
+            self.fleets = [make_fleet(self.task, spec, seeds, config.step_timeout, at_once) for seeds in parts]
+        self.done = 0
+        """Episodes finished."""
+        self.steps = np.zeros(len(config.seeds), int)
+        """Real steps so far, of every seed."""
+        self.over = False
+        """Whether all are, or the target is reached."""
+        self.keys = jax.vmap(jax.random.key)(jnp.asarray(config.seeds, jnp.int32))
+
+    @property
+    @abstractmethod
+    def state(self) -> Any:
+        """Everything learned, as arrays."""
+
+    @abstractmethod
+    def about_state(self) -> dict[str, Any]:
+        """What belongs to the state and is not an array."""
+
+    @abstractmethod
+    def take(self, state: Any, about: dict[str, Any]) -> None:
+        """Go on with a stored state."""
+
+    @property
+    @abstractmethod
+    def ready(self) -> bool:
+        """Whether something was learned that could be put to work."""
+
+    @abstractmethod
+    def play(self, number: int, keys: Array, random: bool, on_step: OnStep = None) -> Played:
+        """One episode of every seed with what was learned so far, or with random actions."""
+
+    @abstractmethod
+    def episode(self, on_step: OnStep = None) -> Outcome:
+        """The next turn: an episode of every seed, or several."""
+
+    def meta(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the arrays."""
+        return {
+            "done": self.done,
+            "over": self.over,
+            "steps": self.steps.tolist(),
+            "learner": self.about_state(),
+            "config": self.config.to_json(),
+        }
+
+    def restore(self, stored: Stored) -> None:
+        """Go on from a checkpoint."""
+        if stored.meta["config"] != self.config.to_json():
+            raise GussError(f"the checkpoint {stored.path} is of a run with other settings than its config.json")
+        self.done, self.over = stored.meta["done"], stored.meta["over"]
+        whole = [self.done * self.task.episode_length] * len(self.config.seeds)  # where not told
+        self.steps = np.asarray(stored.meta.get("steps", whole))
+        self.take(stored.restore(self.state), stored.meta["learner"])
+
+    def finish(
+        self, episodes: Sequence[Played], phase: str, r2: float | None, fit: float, play: float, clock: CompileClock
+    ) -> tuple[EpisodeNews, dict[str, Any]]:
+        """Count what was played; what to tell and to note of it. `fit`, `play`: seconds of learning and acting."""
+        length = np.stack([played.length for played in episodes])
+        figures = [per_episode(self.task, played) for played in episodes]
+        rewards, unsafe = (np.stack(x) for x in zip(*figures, strict=True))
+        news = EpisodeNews(
+            episode=self.done + len(episodes) - 1,
+            phase=phase,
+            mean_reward=float(rewards.mean()),
+            unsafe_pct=float(100 * unsafe.mean()),
+            model_r2=r2,
+            seconds_fit=fit,
+            seconds_plan=play,
+            seconds_compile=clock.seconds,
+            steps=None if (length == self.task.episode_length).all() else float(length.mean()),
+            trouble=tuple(told for played in episodes for told in _trouble(self.config.seeds, played)),
+        )
+        timing = {"episode": self.done, "fit_seconds": fit, "plan_seconds": play}
+        timing |= {"compile_seconds": clock.seconds, "compiled_programs": clock.programs}
+        target = self.config.target
+        self.done += len(episodes)
+        self.steps = self.steps + length.sum(axis=0)
+        self.over = self.done >= self.config.episodes or (
+            target is not None and phase != "random" and news.mean_reward >= target
+        )
+        return news, timing
+
+
+def _trouble(seeds: tuple[int, ...], played: Played) -> tuple[str, ...]:
+    told = []
+    for seed, steps, stopped, status in zip(seeds, played.length, played.stopped, played.status, strict=True):
+        if stopped:
+            told.append(f"seed {seed}: a hard limit was violated, the episode ended after {steps} steps")
+        if status != "ok":
+            told.append(f"seed {seed}: the environment failed after {steps} steps ({status}), it was made anew")
+    return tuple(told)
