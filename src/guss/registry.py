@@ -66,6 +66,9 @@ class Registry(Generic[T]):
         self._loaded = True
         for module in self._modules:
             importlib.import_module(module)
+        order = {module: place for place, module in enumerate(self._modules)}  # whoever imported them first
+        ours = sorted(self._entries.items(), key=lambda item: order.get(item[1].origin, len(order)))
+        self._entries = dict(ours)
         for point in entry_points(group=self._group):
             try:
                 item = point.load()
