@@ -223,7 +223,7 @@ class OnPolicy(Baseline):
 
 def episode_cost(seen: Experience) -> Float[Array, ""]:
     """J_C: unsafe steps of an episode, on average."""
-    return jnp.mean(jnp.sum(seen.unsafe * seen.happened, axis=1))
+    return jnp.mean(jnp.sum(jnp.where(seen.happened, seen.unsafe, 0.0), axis=1))
 
 
 class Constrained(OnPolicy):

@@ -154,7 +154,7 @@ class SafeMbpo(Sac):
                 return self.learn_from(nets, batch, doom, key_noise)
 
             nets, told = jax.lax.scan(step, nets, jax.random.split(key_steps, self.updates_per_round))
-            told |= {"unsafe_branches": jnp.mean(imagined.unsafe * imagined.weight)}
+            told |= {"unsafe_branches": jnp.mean(jnp.where(imagined.unsafe, imagined.weight, 0.0))}
             return nets, jax.tree.map(jnp.mean, told)
 
         rounds = max(1, round(self.num_updates / self.updates_per_round))
