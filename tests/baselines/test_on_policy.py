@@ -60,7 +60,9 @@ def test_advantages_are_the_sums_of_the_paper():
         )
         ahead = np.where(np.asarray(seen.ended), 0.0, ahead)
         wanted = slow_advantages(np.asarray(told), values, ahead, (7, 4, 7), 0.9, 0.8)
-        np.testing.assert_allclose(rows.targets[:, which].reshape(EPISODES, STEPS), wanted + values, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(
+            rows.targets[:, which].reshape(EPISODES, STEPS), wanted + values, rtol=1e-4, atol=1e-4
+        )
         kept = wanted[np.asarray(seen.happened)]
         scaled = (wanted - kept.mean()) / (kept.std() if which == REWARD else 1.0)
         mine = (rows.advantage if which == REWARD else rows.cost_advantage).reshape(EPISODES, STEPS)
@@ -117,11 +119,24 @@ def test_another_scale_of_values_predicts_the_same():
 
 def test_every_row_is_drawn_about_once_a_pass():
     method = Ppo(pendulum_task(), capacity=0, epochs=3, batch=10)
-    draws = np.asarray(method.draws(35, jax.random.key(0)))
-    assert draws.shape == (9, 10)
+    draws = np.asarray(method.draws(jnp.ones(35), jax.random.key(0)))
+    assert draws.shape == (3, 3, 10)
     for each in draws.reshape(3, 30):
         assert len(set(each.tolist())) == 30
-    assert Ppo(pendulum_task(), capacity=0, epochs=1, batch=400).draws(35, jax.random.key(0)).shape == (1, 35)
+    large = Ppo(pendulum_task(), capacity=0, epochs=1, batch=400)
+    assert large.draws(jnp.ones(35), jax.random.key(0)).shape == (1, 1, 35)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.booleans(), min_size=20, max_size=20).filter(any), st.integers(0, 2**31 - 1))
+def test_only_what_happened_is_drawn_and_all_of_it(happened, seed):
+    method = Ppo(pendulum_task(), capacity=0, epochs=2, batch=5)
+    draws = np.asarray(method.draws(jnp.asarray(happened, jnp.float32), jax.random.key(seed)))
+    for each in draws.reshape(2, 20):
+        times = np.bincount(each, minlength=20)
+        assert not times[~np.asarray(happened)].any()
+        real = times[np.asarray(happened)]
+        assert real.max() - real.min() <= 1, "about as often as each other"
 
 
 def test_the_price_of_cost_rises_above_the_limit_and_falls_below():

@@ -70,7 +70,9 @@ def test_branches_follow_the_model_and_stop_where_they_violate():
     method = SafeMbpo(task, capacity=400, branches=300, horizon=6, hidden=(16,))
     state = method.remember(method.init(jax.random.key(0)), seen_by(task, 200))
     state = state._replace(model=Oracle.of(task))
-    found = jax.device_get(jax.jit(lambda *x: method.imagine(*x))(state, state.nets, jnp.asarray(2.0), jax.random.key(1)))
+    found = jax.device_get(
+        jax.jit(lambda *x: method.imagine(*x))(state, state.nets, jnp.asarray(2.0), jax.random.key(1))
+    )
     mean, std = np.asarray(state.scale.mean), np.sqrt(np.asarray(state.scale.variance) + 1e-8)
     obs, after = (found.obs * std + mean).astype(np.float32), (found.next_obs * std + mean).astype(np.float32)
     action = found.action * 2.0
@@ -89,10 +91,14 @@ def test_branches_follow_the_model_and_stop_where_they_violate():
 
 def test_predictions_that_are_not_finite_weigh_nothing():
     task = pendulum_task()
-    method = SafeMbpo(task, capacity=400, branches=10, horizon=3, hidden=(8,), net=ModelSettings(hidden=(4,), ensemble=2))
+    method = SafeMbpo(
+        task, capacity=400, branches=10, horizon=3, hidden=(8,), net=ModelSettings(hidden=(4,), ensemble=2)
+    )
     state = method.remember(method.init(jax.random.key(0)), seen_by(task, 200))
     broken = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan) if x.dtype == jnp.float32 else x, state.model)
-    found = jax.jit(lambda *x: method.imagine(*x))(state._replace(model=broken), state.nets, jnp.ones(()), jax.random.key(1))
+    found = jax.jit(lambda *x: method.imagine(*x))(
+        state._replace(model=broken), state.nets, jnp.ones(()), jax.random.key(1)
+    )
     assert float(found.weight.sum()) == 0.0
     assert all(bool(jnp.isfinite(x).all()) for x in (found.obs, found.action, found.reward, found.next_obs))
 

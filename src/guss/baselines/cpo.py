@@ -82,7 +82,8 @@ class Trpo(OnPolicy):
             gradient = jax.grad(self.value_loss)(going[0], critics, part)
             return adam_step(going[0], gradient, going[1], self.value_rate), None
 
-        return jax.lax.scan(step, (critics.nets, optimiser), self.draws(rows.weight.shape[0], key))[0]
+        draws = self.draws(rows.weight, key)
+        return jax.lax.scan(step, (critics.nets, optimiser), draws.reshape(-1, draws.shape[-1]))[0]
 
     def step(
         self, flat: Vector, product: Product, gain: Any, loss: Any, divergence: Any, cost: Float[Array, ""]

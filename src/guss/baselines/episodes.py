@@ -72,8 +72,9 @@ def policy_actor(method: Baseline, states: PyTree, keys: Key[Array, "S E"], best
 
 def experience(played: Played, note: PyTree, at_once: int) -> Experience:
     """What was played, [T, S·E, …], as a baseline learns from it: [S, E, T, …]."""
-    steps = len(played.use)
-    apart = lambda x: np.moveaxis(np.asarray(x), 0, 1).reshape(-1, at_once, steps, *np.shape(x)[2:])  # noqa: E731
+    steps, columns = played.use.shape
+    shape = (columns // at_once, at_once, steps)
+    apart = lambda x: np.moveaxis(np.asarray(x), 0, 1).reshape(*shape, *np.shape(x)[2:])  # noqa: E731
     rows = np.arange(steps)[:, None]
     happened, last = rows < played.length[None], rows == played.length[None] - 1
     ended = last & (played.terminated | played.stopped)[None]

@@ -40,7 +40,8 @@ class Running(NamedTuple):
         share = fresh / total
         apart = mean - self.mean
         spread = (1.0 - share) * self.variance + share * variance + share * (1.0 - share) * apart**2
-        return Running(total, self.mean + share * apart, spread)
+        first = self.seen == 0.0  # then nothing of the scale before counts, which may be beyond all bounds
+        return Running(total, jnp.where(first, mean, self.mean + share * apart), jnp.where(first, variance, spread))
 
 
 class Critics(NamedTuple):
@@ -213,12 +214,18 @@ class OnPolicy(Baseline):
         errors = critics._replace(nets=nets).raw(rows.obs) - wanted.T
         return 0.5 * jnp.sum(errors**2 * rows.weight[None]) / jnp.sum(rows.weight)
 
-    def draws(self, count: int, key: PRNGKeyArray) -> Array:
-        """Mini-batches of row numbers for all epochs, [steps, batch]: every row about once an epoch."""
-        size = min(self.batch, count)
-        each = count // size
-        orders = jax.vmap(lambda k: jax.random.permutation(k, count))(jax.random.split(key, self.epochs))
-        return orders[:, : each * size].reshape(self.epochs * each, size)
+    def draws(self, weight: Float[Array, "N"], key: PRNGKeyArray) -> Array:
+        """Mini-batches of row numbers for all epochs, [epochs, steps, batch]: every row about once an epoch.
+
+        Where episodes were over early there are fewer rows than room, and each is drawn more often instead.
+        """
+        room = weight.shape[0]
+        size = min(self.batch, room)
+        each = room // size
+        lots = jax.vmap(lambda k: jax.random.permutation(k, room))(jax.random.split(key, self.epochs))
+        rows = jnp.floor(lots.astype(jnp.float32) * (jnp.sum(weight) / room)).astype(jnp.int32)
+        found = jnp.argsort(weight == 0.0, stable=True)[jnp.minimum(rows, jnp.sum(weight).astype(jnp.int32) - 1)]
+        return found[:, : each * size].reshape(self.epochs, each, size)
 
 
 def episode_cost(seen: Experience) -> Float[Array, ""]:

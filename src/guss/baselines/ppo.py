@@ -88,8 +88,7 @@ class Ppo(OnPolicy):
             passes = going.passes + going.moving.astype(jnp.float32)
             return going._replace(moving=going.moving & (kl <= STOP * self.target_kl), passes=passes), kl
 
-        draws = self.draws(rows.weight.shape[0], key)
-        draws = draws.reshape(self.epochs, -1, draws.shape[1])
+        draws = self.draws(rows.weight, key)
         start = _Going(
             state.policy,
             critics.nets,

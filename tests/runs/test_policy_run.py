@@ -1,0 +1,166 @@
+"""Baselines as methods of a run: records, resuming, evaluation, replay, environments of the host."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from test_learning import ORIGIN, add, short_pendulum
+from test_resume import Stop, assert_same_run, stop_after
+
+from guss.agent.traces import read_trace
+from guss.errors import GussError
+from guss.models.fitting import FitSettings
+from guss.models.learned import ModelSettings
+from guss.runs.config import RunConfig
+from guss.runs.evaluating import evaluate
+from guss.runs.records import read_lines, trace_path
+from guss.runs.replaying import Replay
+from guss.runs.running import read_config, resume_run, run_one
+
+TINY = {"hidden": [8], "batch": 20}
+
+
+def config(method="ppo-lagrangian", **changes):
+    values = {
+        "env": "policy-pendulum",
+        "method": method,
+        "seeds": (3, 4),
+        "episodes": 6,
+        "planner": TINY | ({"num_envs": 2} if method in ("ppo-lagrangian", "cpo") else {}),
+    }
+    if method == "safe-mbpo":
+        values |= {
+            "model": "dmdn",
+            "net": ModelSettings(hidden=(4,), ensemble=2),
+            "fit": FitSettings(epochs=2),
+            "planner": TINY | {"branches": 4, "updates_per_round": 5, "updates": 1.0},
+        }
+    return RunConfig(**(values | changes))
+
+
+add("policy-pendulum", short_pendulum)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return run_one(config(), tmp_path_factory.mktemp("whole"), ORIGIN)
+
+
+def test_several_episodes_at_once_are_recorded_one_by_one(whole):
+    rows = read_lines(whole / "episodes.jsonl")
+    assert [(row["seed"], row["episode"]) for row in rows] == [(s, e) for e in range(6) for s in (3, 4)]
+    assert {row["phase"] for row in rows} == {"policy"}
+    assert [row["total_steps"] for row in rows if row["seed"] == 3] == [25 * (e + 1) for e in range(6)]
+    assert sorted(path.name for path in (whole / "traces").iterdir()) == sorted(
+        f"seed{s}-ep{e}.npz" for s in (3, 4) for e in (0, 2, 4)
+    ), "of those played at once, the first is kept step by step"
+    for row in rows:
+        path = trace_path(whole, row["seed"], row["episode"])
+        if path.exists():
+            assert row["return"] == pytest.approx(float(read_trace(path).reward.sum()), rel=1e-5)
+    timings = read_lines(whole / "timings.jsonl")
+    assert [t["episode"] for t in timings] == [0, 2, 4]
+    assert {"price", "kl", "episode_cost"} <= set(timings[0]["policy"])
+    assert len(timings[0]["policy"]["kl"]) == 2
+
+
+def test_its_config_holds_what_decides_it_and_no_more(whole):
+    stored = json.loads((whole / "config.json").read_text())["config"]
+    assert not {"horizon", "budget", "model", "net", "fit", "initial_episodes", "explore"} & set(stored)
+    assert read_config(whole) == config()
+    assert {"model", "net", "fit", "initial_episodes"} <= set(config("safe-mbpo").to_json())
+
+
+def test_an_interrupted_run_of_a_policy_ends_as_if_it_had_not_been(tmp_path, whole):
+    with pytest.raises(Stop):
+        run_one(config(), tmp_path, ORIGIN, stop_after(3))
+    (home,) = tmp_path.iterdir()
+    told = []
+    resume_run(home, told.append)
+    assert [news.episode for news in told] == [5]
+    assert_same_run(home, whole)
+
+
+def test_safe_mbpo_goes_on_where_it_stopped(tmp_path):
+    home = run_one(config("safe-mbpo", episodes=3), tmp_path / "whole", ORIGIN)
+    phases = [row["phase"] for row in read_lines(home / "episodes.jsonl") if row["seed"] == 3]
+    assert phases == ["random", "policy", "policy"]
+    assert {"model_r2", "penalty", "critic_loss"} <= set(read_lines(home / "timings.jsonl")[0]["policy"])
+    with pytest.raises(Stop):
+        run_one(config("safe-mbpo", episodes=3), tmp_path / "broken", ORIGIN, stop_after(0))
+    (other,) = (tmp_path / "broken").iterdir()
+    resume_run(other)
+    assert_same_run(other, home)
+
+
+def test_a_learned_policy_is_put_to_work(tmp_path, whole):
+    home = shutil.copytree(whole, tmp_path / "run")
+    found = evaluate(home, 3)
+    assert found.mean_reward.shape == (2, 3)
+    assert found.trained_episodes == 6
+    again = evaluate(home, 3)
+    np.testing.assert_array_equal(found.mean_reward, again.mean_reward)
+    trained = {row["mean_reward"] for row in read_lines(home / "episodes.jsonl")}
+    assert not trained & set(found.mean_reward.ravel().tolist()), "starts of its own"
+
+
+def test_its_last_kept_episode_is_replayed_without_plans(whole):
+    replay = Replay(whole, None, None)
+    assert replay.episode == 4
+    assert not replay.thinks
+    assert len(list(replay.scenes())) == 25
+    assert replay.verdict() == "episode 4 of seed 3, actions of a learned policy"
+    with pytest.raises(GussError, match=r"episode 5 of .* was not kept step by step: .* as episode 4"):
+        Replay(whole, 5, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"episodes": 5}, "plays 2 episodes of a seed at once, .* as --episodes 4 or 6; got 5"),
+        ({"episodes": 1}, "as --episodes 2; got 1"),
+        ({"overlap": True}, "--overlap is for methods that plan"),
+        ({"data": "abc"}, "learns from its own episodes alone; logged data are for planners"),
+        ({"method": "safe-mpbo"}, "unknown method 'safe-mpbo'. Did you mean 'safe-mbpo'?"),
+        ({"planner": {"clipp": 0.1}}, "unknown setting of baseline 'ppo-lagrangian' 'clipp'. Did you mean 'clip'?"),
+        ({"method": "safe-mbpo", "env": "safe-acrobot", "planner": {}}, "safe-mbpo is for continuous actions"),
+    ],
+)
+def test_what_cannot_be_run_is_told(tmp_path, changes, message):
+    with pytest.raises(GussError, match=message):
+        run_one(config(**changes), tmp_path, ORIGIN)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_policy_that_diverges_is_told_and_episodes_are_kept(tmp_path):
+    wild = config(planner=TINY | {"num_envs": 2, "policy_rate": 1e30, "value_rate": 1e30})
+    with pytest.raises(GussError, match=r"ppo-lagrangian diverged in episode \d \(seeds \[.*\]: .* is not finite"):
+        run_one(wild, tmp_path, ORIGIN)
+
+
+def test_a_policy_learns_on_environments_of_the_host(tmp_path):
+    """CartPole, stepped by Gymnasium, whose episodes end early: those at once have starts of their own."""
+    chosen = config(env="CartPole-v1", without_cost=True, episodes=4)
+    home = run_one(chosen, tmp_path / "whole", ORIGIN)
+    rows = read_lines(home / "episodes.jsonl")
+    assert len(rows) == 8
+    assert len({read_trace(path).obs.tobytes() for path in (home / "traces").iterdir()}) == 4
+    assert max(row["steps"] for row in rows) < 500
+    with pytest.raises(Stop):
+        run_one(chosen, tmp_path / "broken", ORIGIN, stop_after(1))
+    (other,) = (tmp_path / "broken").iterdir()
+    resume_run(other)
+    assert_same_run(other, home)
+    assert evaluate(home, 1).mean_reward.shape == (2, 1)
+
+
+def test_guss_run_shows_a_baseline_beside_a_planner(guss_here):
+    words = ("run", "--env", "policy-pendulum", "--method", "cpo", "--seeds", "2", "--episodes", "4")
+    more = ("--set", "num_envs=2", "hidden=[8]", "batch=20", "--against", "random", "--log", "tensorboard")
+    shown = guss_here(*words, *more, check=0)
+    assert "cpo" in shown.stdout
+    assert "learn" in shown.stderr
+    assert "episode 4/4 (policy)" in shown.stderr
+    jax.clear_caches()
