@@ -132,7 +132,7 @@ def settings_from(
     model |= own.pop("model", {})  # a method's own come first
     schooling = preset.get("fit", {}) | own.pop("fit", {})
     values |= {"model": model.pop("name")} if "name" in model else {}
-    mine = ("horizon", "budget", "episodes", "initial_episodes", "explore")
+    mine = ("horizon", "budget", "episodes", "initial_episodes", "explore", "planning_margin")
     values |= {name: own.pop(name) for name in mine if name in own}
     values |= {name: value for name, value in overrides.items() if value is not None}
     return cls(

@@ -102,8 +102,12 @@ def check_method(name: str) -> None:
 
 
 def preset_for(preset: dict[str, Any], method: str) -> dict[str, Any]:
-    """A preset as a baseline takes it: the baseline's own defaults, overridden by what the preset says of it."""
-    mine, told = BASELINES[method].item.defaults, preset.get("baselines", {}).get(method, {})
+    """A preset as a baseline takes it: the baseline's own defaults, overridden by what the preset says of it.
+
+    A margin that planning needs is none of a baseline's.
+    """
+    mine = {"planning_margin": 0.0} | BASELINES[method].item.defaults
+    told = preset.get("baselines", {}).get(method, {})
     model = mine.get("model", {}) | told.get("model", {})
     own = mine | told | ({"model": model} if model else {})
     return preset | {"baselines": {method: own}}
