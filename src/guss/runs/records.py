@@ -11,6 +11,7 @@ lock              there while a process works on the run
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
@@ -73,9 +74,14 @@ def keep_episodes(path: Path, count: int) -> None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All JSON lines of a file; a last one that was cut off while writing does not count."""
+    """All JSON lines of a file; a last one that was cut off while writing does not count.
+
+    A file that was packed since (`gzip episodes.jsonl`) is read as it is.
+    """
+    packed = path.with_name(f"{path.name}.gz")
     try:
-        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        text = gzip.decompress(packed.read_bytes()).decode() if packed.exists() else path.read_text()
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
     except OSError as error:
         raise GussError(f"cannot read {path}: {error.strerror}") from error
     except json.JSONDecodeError as error:
