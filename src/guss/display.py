@@ -113,10 +113,10 @@ class RunProgress:
     def episode(self, news: Any) -> None:
         """An episode is over."""
         error = "" if news.model_r2 is None else f"  model R² {news.model_r2:.4f}"
-        fit, plan = ("learn", "act") if news.phase == "policy" else ("fit", "plan")
-        times = (
-            f"{fit} {news.seconds_fit:.1f} s  {plan} {news.seconds_plan:.1f} s  compile {news.seconds_compile:.1f} s"
-        )
+        policy = news.phase == "policy"
+        fit, plan = ("learn", "act") if policy else ("fit", "plan")
+        times = f"{fit} {news.seconds_fit:.1f} s  {plan} {news.seconds_plan:.1f} s"
+        times += f"  compile {news.seconds_compile:.1f} s" + (f"  {news.pace:,.0f} steps/s" if policy else "")
         length = "" if news.steps is None else f"  steps {news.steps:.0f}"
         self._text = text = f"reward {news.mean_reward:.3f}{length}  unsafe {news.unsafe_pct:.2f} %{error}  {times}"
         self._bar.update(self._task, completed=news.episode + 1, description=text)

@@ -37,6 +37,8 @@ class EpisodeNews:
     seconds_compile: float
     steps: float | None = None
     """Mean length of the episodes, where they did not all have full length."""
+    pace: float = 0.0
+    """Steps per second, of all seeds together, without the time for compiling."""
     trouble: tuple[str, ...] = ()
     """Hard limits that were violated, environments that failed."""
 
@@ -143,6 +145,7 @@ class Loop:
             seconds_fit=fit,
             seconds_plan=play,
             seconds_compile=clock.seconds,
+            pace=float(length.sum() / max(fit + play - clock.seconds, 1e-9)),
             steps=None if (length == self.task.episode_length).all() else float(length.mean()),
             trouble=tuple(told for played in episodes for told in _trouble(self.config.seeds, played)),
         )
