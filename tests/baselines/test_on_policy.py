@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guss.baselines.base import Experience
-from guss.baselines.on_policy import COST, REWARD, Critics, Running, advantages
+from guss.baselines.nets import Running
+from guss.baselines.on_policy import COST, REWARD, Critics, advantages
 from guss.baselines.ppo import Ppo, PpoLagrangian
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError

@@ -1,9 +1,9 @@
 """Baselines as methods of a run: records, resuming, evaluation, replay, environments of the host."""
 
+import gzip
 import json
 import shutil
 
-import jax
 import numpy as np
 import pytest
 from test_learning import ORIGIN, add, short_pendulum
@@ -13,6 +13,7 @@ from guss.agent.traces import read_trace
 from guss.errors import GussError
 from guss.models.fitting import FitSettings
 from guss.models.learned import ModelSettings
+from guss.reports.run import draw_learning, summarise_run, thinned
 from guss.runs.config import RunConfig
 from guss.runs.evaluating import evaluate
 from guss.runs.records import read_lines, trace_path
@@ -64,6 +65,27 @@ def test_several_episodes_at_once_are_recorded_one_by_one(whole):
     assert [t["episode"] for t in timings] == [0, 2, 4]
     assert {"price", "kl", "episode_cost"} <= set(timings[0]["policy"])
     assert len(timings[0]["policy"]["kl"]) == 2
+
+
+def test_records_that_were_packed_are_read_as_they_are(tmp_path, whole):
+    home = shutil.copytree(whole, tmp_path / "run")
+    before = summarise_run(home)
+    for name in ("episodes.jsonl", "timings.jsonl"):
+        (home / f"{name}.gz").write_bytes(gzip.compress((home / name).read_bytes()))
+        (home / name).unlink()
+    assert summarise_run(home) == before
+    assert len(read_lines(home / "timings.jsonl")) == 3
+
+
+def test_long_curves_are_drawn_by_means_and_beside_short_ones_by_logarithm(whole):
+    values = np.arange(2 * 300.0).reshape(2, 300)
+    ends, means = thinned(values)
+    assert len(ends) == len(means) == 100
+    assert ends[-1] == 300
+    np.testing.assert_allclose(means[0], [1.0, 301.0], err_msg="of three episodes each")
+    np.testing.assert_array_equal(thinned(values[:, :7])[1], values[:, :7].T)
+    figure = draw_learning([whole])
+    assert figure.axes[0].get_xscale() == "linear"
 
 
 def test_its_config_holds_what_decides_it_and_no_more(whole):
@@ -163,4 +185,3 @@ def test_guss_run_shows_a_baseline_beside_a_planner(guss_here):
     assert "cpo" in shown.stdout
     assert "learn" in shown.stderr
     assert "episode 4/4 (policy)" in shown.stderr
-    jax.clear_caches()

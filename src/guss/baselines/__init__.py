@@ -1,8 +1,9 @@
 """Methods that the paper compares with, and that learn a policy instead of planning. One file each, in JAX.
 
 base           what they all are: a policy that learns from whole episodes
-nets           networks; Gaussian and categorical policies
-on_policy      advantages, value functions, scaling: what ppo and cpo share
+nets           networks, Adam, scaling; Gaussian and categorical policies
+episodes       several of every seed at once, compiled or by the host
+on_policy      advantages and value functions: what ppo and cpo share
 ppo            PPO, PPO-Lagrangian
 cpo            TRPO, CPO
 trust_region   their steps

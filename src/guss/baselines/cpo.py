@@ -24,8 +24,8 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from guss.baselines import register_baseline
 from guss.baselines.base import Experience
-from guss.baselines.nets import Net, Policy
-from guss.baselines.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, adam_step, episode_cost, mean_of
+from guss.baselines.nets import Net, Policy, adam_step
+from guss.baselines.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, episode_cost, mean_of
 from guss.baselines.trust_region import Product, Vector, backtrack, cpo_step, trpo_step
 from guss.types import setting
 

@@ -1,20 +1,22 @@
-"""Small networks and the two kinds of policies that the baselines learn: Gaussian and categorical."""
+"""Small networks, how they are fed and trained, and the two kinds of policies: Gaussian and categorical."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
 from guss.types import Actions, ContinuousActions
 
 Activation = Callable[[Array], Array]
 LOG_2PI = 1.8378770664093453
+FURTHEST = 10.0  # standardised observations beyond are cut off
 
 
 class Layer(NamedTuple):
@@ -46,6 +48,38 @@ def apply_net(net: Net, x: Float[Array, "*lead fan_in"], activation: Activation)
         if i < len(net) - 1:
             x = activation(x)
     return x
+
+
+def adam_step(weights: Any, gradient: Any, optimiser: Any, rate: float) -> tuple[Any, Any]:
+    """One step of Adam."""
+    with jax.numpy_dtype_promotion("standard"):  # optax raises a float to a whole number
+        update, optimiser = optax.scale_by_adam().update(gradient, optimiser)
+    return jax.tree.map(lambda w, u: w - rate * u, weights, update), optimiser
+
+
+class Running(NamedTuple):
+    """Mean and variance of all that was seen so far."""
+
+    seen: Float[Array, ""]
+    mean: Float[Array, "D"]
+    variance: Float[Array, "D"]
+
+    def add(self, rows: Float[Array, "N D"], weight: Float[Array, "N"]) -> Running:
+        """With more rows, those of weight 0 left out (Chan's formula)."""
+        fresh = jnp.sum(weight)
+        mean = jnp.sum(rows * weight[:, None], axis=0) / fresh
+        variance = jnp.sum((rows - mean[None]) ** 2 * weight[:, None], axis=0) / fresh
+        total = self.seen + fresh
+        share = fresh / total
+        apart = mean - self.mean
+        spread = (1.0 - share) * self.variance + share * variance + share * (1.0 - share) * apart**2
+        first = self.seen == 0.0  # then nothing of the scale before counts, which may be beyond all bounds
+        return Running(total, jnp.where(first, mean, self.mean + share * apart), jnp.where(first, variance, spread))
+
+    def standardised(self, rows: Float[Array, "*lead D"]) -> Float[Array, "*lead D"]:
+        """In standard deviations from the mean; what is too far away is cut off."""
+        std = jnp.sqrt(self.variance + 1e-8)
+        return jnp.clip((rows - _along(self.mean, rows)) / _along(std, rows), -FURTHEST, FURTHEST)
 
 
 class Choice(NamedTuple):

@@ -16,32 +16,11 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
 from guss.baselines.base import Baseline, Experience
-from guss.baselines.nets import Net, Policy, apply_net, make_net
+from guss.baselines.nets import Net, Policy, Running, apply_net, make_net
 from guss.errors import GussError
 from guss.types import setting
 
-FURTHEST = 10.0  # standardised observations beyond are cut off
 REWARD, COST = 0, 1
-
-
-class Running(NamedTuple):
-    """Mean and variance of all that was seen so far."""
-
-    seen: Float[Array, ""]
-    mean: Float[Array, "D"]
-    variance: Float[Array, "D"]
-
-    def add(self, rows: Float[Array, "N D"], weight: Float[Array, "N"]) -> Running:
-        """With more rows, those of weight 0 left out (Chan's formula)."""
-        fresh = jnp.sum(weight)
-        mean = jnp.sum(rows * weight[:, None], axis=0) / fresh
-        variance = jnp.sum((rows - mean[None]) ** 2 * weight[:, None], axis=0) / fresh
-        total = self.seen + fresh
-        share = fresh / total
-        apart = mean - self.mean
-        spread = (1.0 - share) * self.variance + share * variance + share * (1.0 - share) * apart**2
-        first = self.seen == 0.0  # then nothing of the scale before counts, which may be beyond all bounds
-        return Running(total, jnp.where(first, mean, self.mean + share * apart), jnp.where(first, variance, spread))
 
 
 class Critics(NamedTuple):
@@ -158,9 +137,7 @@ class OnPolicy(Baseline):
 
     def scaled(self, state: OnPolicyState, obs: Float[Array, "*lead D"]) -> Float[Array, "*lead D"]:
         """Observations as the nets are fed them."""
-        shape = (1,) * (obs.ndim - 1) + (-1,)
-        mean, std = state.scale.mean.reshape(shape), jnp.sqrt(state.scale.variance + 1e-8).reshape(shape)
-        return jnp.clip((obs - mean) / std, -FURTHEST, FURTHEST)
+        return state.scale.standardised(obs)
 
     def act(self, state: OnPolicyState, obs: Float[Array, "D"], key: PRNGKeyArray) -> tuple[Shaped[Array, "..."], Any]:
         """A draw from the policy; noted as drawn, before it is clipped."""
@@ -202,7 +179,7 @@ class OnPolicy(Baseline):
         return state._replace(scale=state.scale.add(rows, seen.happened.reshape(-1).astype(jnp.float32)))
 
     def rescale_values(self, critics: Critics, rows: Rows) -> Critics:
-        """The scale of value targets follows what is seen, faster at first."""
+        """The scale of value targets is that of these episodes; predictions stay as they were."""
         weight = rows.weight[:, None]
         mean = jnp.sum(rows.targets * weight, axis=0) / jnp.sum(weight)
         std = jnp.sqrt(jnp.sum((rows.targets - mean[None]) ** 2 * weight, axis=0) / jnp.sum(weight))
@@ -242,10 +219,3 @@ class Constrained(OnPolicy):
     def limit(self) -> float:
         """d: unsafe steps allowed in an episode."""
         return self.cost_limit * self.task.episode_length / 1000.0
-
-
-def adam_step(weights: Any, gradient: Any, optimiser: Any, rate: float) -> tuple[Any, Any]:
-    """One step of Adam."""
-    with jax.numpy_dtype_promotion("standard"):  # optax raises a float to a whole number
-        update, optimiser = optax.scale_by_adam().update(gradient, optimiser)
-    return jax.tree.map(lambda w, u: w - rate * u, weights, update), optimiser

@@ -22,8 +22,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from guss.baselines import register_baseline
 from guss.baselines.base import Experience
-from guss.baselines.nets import Net, Policy
-from guss.baselines.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, adam_step, episode_cost, mean_of
+from guss.baselines.nets import Net, Policy, adam_step
+from guss.baselines.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, episode_cost, mean_of
 from guss.types import setting
 
 STOP = 1.5  # times the target KL

@@ -19,8 +19,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from guss.baselines import register_baseline
 from guss.baselines.base import Baseline, Experience
-from guss.baselines.nets import Net, apply_net, make_net
-from guss.baselines.on_policy import FURTHEST, Running, adam_step
+from guss.baselines.nets import LOG_2PI, Net, Running, adam_step, apply_net, make_net
 from guss.errors import GussError
 from guss.models.fitting import Data, append, empty_data
 from guss.models.mdn import encoded
@@ -28,7 +27,6 @@ from guss.types import ContinuousActions, setting
 
 LOG_STD = (-5.0, 2.0)
 LOG_2 = 0.6931471805599453
-LOG_2PI = 1.8378770664093453
 
 
 class Batch(NamedTuple):
@@ -174,12 +172,6 @@ class Sac(Baseline):
 
     # ------------------------------------------------------------------------------------------------ acting
 
-    def scaled(self, scale: Running, obs: Float[Array, "*lead D"]) -> Float[Array, "*lead D"]:
-        """Observations as the nets are fed them."""
-        shape = (1,) * (obs.ndim - 1) + (-1,)
-        mean, std = scale.mean.reshape(shape), jnp.sqrt(scale.variance + 1e-8).reshape(shape)
-        return jnp.clip((obs - mean) / std, -FURTHEST, FURTHEST)
-
     def executed(self, action: Float[Array, "A"]) -> Float[Array, "A"]:
         """An action in ±1 as the system gets it."""
         assert isinstance(self.task.actions, ContinuousActions)
@@ -188,7 +180,7 @@ class Sac(Baseline):
 
     def draw(self, nets: Learned, scale: Running, obs: Float[Array, "D"], noise: Float[Array, "A"]) -> Array:
         """An action by the policy as it is."""
-        outputs = apply_net(nets.actor, self.scaled(scale, obs), jax.nn.relu)
+        outputs = apply_net(nets.actor, scale.standardised(obs), jax.nn.relu)
         return self.executed(squashed(outputs, noise)[0])
 
     def act(self, state: Any, obs: Float[Array, "D"], key: PRNGKeyArray) -> tuple[Array, tuple[()]]:
@@ -227,10 +219,10 @@ class Sac(Baseline):
         """Transitions of the system itself."""
         data, told = state.data, state.data.told[rows]
         return Batch(
-            obs=self.scaled(state.scale, data.obs[rows]),
+            obs=state.scale.standardised(data.obs[rows]),
             action=jax.vmap(lambda a: encoded(self.task.actions, a))(data.action[rows]),
             reward=told[:, 0] / unit,
-            next_obs=self.scaled(state.scale, data.next_obs[rows]),
+            next_obs=state.scale.standardised(data.next_obs[rows]),
             ended=told[:, -1] > 0.0,
             unsafe=jnp.any(told[:, 1:-1] > 0.0, axis=1),
             weight=jnp.ones(len(rows)),

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from guss.baselines import register_baseline
 from guss.baselines.base import Experience
-from guss.baselines.on_policy import Running
+from guss.baselines.nets import Running
 from guss.baselines.sac import Batch, Learned, Rewards, Sac, SacState, drawn
 from guss.errors import GussError
 from guss.models.fitting import Data, FitSettings
@@ -125,10 +125,10 @@ class SafeMbpo(Sac):
         whole = lambda x, axes: x.reshape(-1, *x.shape[x.ndim - axes :])  # noqa: E731
         clean = lambda x: jnp.nan_to_num(x, posinf=0.0, neginf=0.0)  # noqa: E731
         return Batch(
-            obs=self.scaled(state.scale, clean(whole(rollout.obs, 1))),
+            obs=state.scale.standardised(clean(whole(rollout.obs, 1))),
             action=clean(jax.vmap(lambda a: encoded(self.task.actions, a))(whole(rollout.action, 1))),
             reward=clean(whole(reward, 0)) / unit,
-            next_obs=self.scaled(state.scale, clean(whole(rollout.next_obs, 1))),
+            next_obs=state.scale.standardised(clean(whole(rollout.next_obs, 1))),
             ended=jnp.zeros(reward.size, bool),
             unsafe=whole(unsafe, 0),
             weight=whole(alive, 0).astype(jnp.float32),

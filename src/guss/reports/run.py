@@ -88,7 +88,7 @@ def draw_learning(homes: list[Path]) -> Any:
     configs = [json.loads((home / "config.json").read_text())["config"] for home in homes]
     measure = measure_of(configs[0]["env"], read_lines(homes[0] / "episodes.jsonl"))
     panels = ((reward, measure, metrics.MEASURES[measure]), (unsafe, "unsafe_pct", "unsafe steps [%]"))
-    longest = 2
+    longest, shortest = 2, math.inf
     for i, (home, config) in enumerate(zip(homes, configs, strict=True)):
         episodes = read_lines(home / "episodes.jsonl")
         for axes, field, _ in panels:
@@ -98,10 +98,14 @@ def draw_learning(homes: list[Path]) -> Any:
             low = mean - half if field == measure else np.maximum(mean - half, 0.0)
             axes.fill_between(number, low, mean + half, color=style["color"], alpha=0.18, lw=0)
             axes.plot(number, mean, marker="o", ms=3 if len(mean) <= MOST_POINTS / 2 else 0, lw=1.6, **style)
-            longest = max(longest, int(number[-1]))
+            longest, shortest = max(longest, int(number[-1])), min(shortest, int(number[-1]))
     for axes, _, label in panels:
         axes.set(xlabel="episode", ylabel=label, xlim=(1, longest))
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        if longest > 5 * shortest:  # a planner beside a policy that needs thousands
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+        else:
+            axes.xaxis.get_major_locator().set_params(integer=True)
     first = configs[0]
     threshold = THRESHOLDS.get(first["env"])
     if threshold is not None:
