@@ -187,3 +187,37 @@ def test_the_page_on_own_environments_shows_what_learning_everything_costs():
         assert f"| {name} | {row['episodes']} | {mar} | {unsafe} | {transient} |" in text
     of_known, of_learned, of_random = (row["mar"][0] for row in rows)
     assert of_learned >= of_known - 0.1 * (of_known - of_random)
+
+
+def test_the_page_of_baselines_shows_the_stored_runs():
+    """Every stored run of a baseline with its seeds and episodes; model-free ones have 200 k steps or more."""
+    from guss.reports.run import summarise_run
+
+    cell = r"(–|[−\d.]+ ± [\d.]+) \[[^]]*\]"
+    row = rf"^\| ([a-z-]+) \| ([a-z-]+) \| (\d+) \| (\d+) \| {cell} \| {cell} \| {cell} \| {cell} \|$"
+    text = (ROOT / "docs" / "baselines.md").read_text()
+    shown = sorted(tuple(found) for found in re.findall(row, text, re.MULTILINE))
+    homes = [path for path in (ROOT / "results" / "baselines").iterdir() if (path / "config.json").exists()]
+    summaries = [summarise_run(home) for home in homes]
+    stored = sorted((s["env"], s["method"], str(s["seeds"]), str(s["episodes"]), *cells_of(s)) for s in summaries)
+    assert shown == stored
+    for home in homes:
+        assert re.fullmatch("[0-9a-f]{40}", json.loads((home / "config.json").read_text())["provenance"]["commit"])
+    for s in summaries:
+        if s["method"] != "safe-mbpo":
+            assert s["episodes"] * (1000 if s["env"] == "safe-car-goal" else 200) >= 200_000
+
+
+def test_the_pages_of_baselines_show_the_known_answers_as_stored():
+    """What `make test-long` saw, rounded as shown."""
+    tests = ROOT / "results" / "tests"
+    for page, name in (("ppo", "pendulum-ppo"), ("sac", "pendulum-sac")):
+        found = json.loads((tests / f"{name}.json").read_text())
+        text = " ".join((ROOT / "docs" / "baselines" / f"{page}.md").read_text().split())
+        mean = sum(found["returns"]) / len(found["returns"])
+        assert f"−{abs(mean):.1f}" in text
+    for page, name in (("ppo", "worth-ppo-lagrangian"), ("cpo", "worth-cpo")):
+        found = json.loads((tests / f"{name}.json").read_text())
+        text = " ".join((ROOT / "docs" / "baselines" / f"{page}.md").read_text().split())
+        for key in ("reward_to_best", "cost_to_limit"):
+            assert f"{min(found[key]):.3f} to {max(found[key]):.3f}" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -50,6 +51,8 @@ class Baseline(eqx.Module):
     random_first: ClassVar[bool] = False
     """Whether the first episodes of a run have random actions."""
     continuous_only: ClassVar[bool] = False
+    seed_by_seed: ClassVar[bool] = False
+    """Whether seeds learn one after another, in one program: nets of 2 × 256 of six seeds at once leave the cache."""
     model_based: ClassVar[bool] = False
     """Whether it learns a model: then it has fields `model`, `net` and `fit`."""
     defaults: ClassVar[dict[str, Any]] = {"episodes": 1024}
@@ -96,4 +99,11 @@ class Baseline(eqx.Module):
 def _update_all(
     method: Baseline, states: PyTree, seen: Experience, keys: Key[Array, "S"]
 ) -> tuple[PyTree, dict[str, Array]]:
-    return jax.vmap(method.update)(states, seen, keys)
+    return for_all_seeds(method, method.update, states, seen, keys)
+
+
+def for_all_seeds(method: Baseline, do: Callable[..., Any], *arguments: PyTree) -> Any:
+    """What one seed does, for all: at once, or one after another if that is quicker."""
+    if method.seed_by_seed:
+        return jax.lax.map(lambda mine: do(*mine), arguments)
+    return jax.vmap(do)(*arguments)

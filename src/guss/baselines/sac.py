@@ -104,6 +104,7 @@ class Sac(Baseline):
     name = "sac"
     random_first = True
     continuous_only = True
+    seed_by_seed = True
     defaults = {"episodes": 50}  # noqa: RUF012
 
     hidden: tuple[int, ...] = setting((256, 256), "Layers of the actor and of both critics, ReLU.")

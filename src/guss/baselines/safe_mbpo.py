@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from guss.baselines import register_baseline
-from guss.baselines.base import Experience
+from guss.baselines.base import Experience, for_all_seeds
 from guss.baselines.nets import Running
 from guss.baselines.sac import Batch, Learned, Rewards, Sac, SacState, drawn
 from guss.errors import GussError
@@ -189,4 +189,4 @@ def _remember_all(method: SafeMbpo, states: SafeMbpoState, seen: Experience) -> 
 
 @jax.jit
 def _train_all(method: SafeMbpo, states: SafeMbpoState, keys: Key[Array, "S"]) -> tuple[Any, dict[str, Array]]:
-    return jax.vmap(method.train)(states, keys)
+    return for_all_seeds(method, method.train, states, keys)
