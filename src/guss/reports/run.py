@@ -111,14 +111,16 @@ def draw_learning(homes: list[Path]) -> Any:
     if threshold is not None:
         reward.axhline(threshold, color="#888888", lw=0.8, ls="--")
         reward.annotate("the paper's threshold", (longest, threshold), (-2, -9), textcoords="offset points", ha="right",
-                        fontsize=7, color="#666666")  # fmt: skip
+                        fontsize=7, color="#444444", zorder=5,
+                        bbox={"fc": "white", "ec": "none", "alpha": 0.75, "pad": 0.5})  # fmt: skip
     unsafe.set_ylim(bottom=0.0)
     random = first.get("initial_episodes", 0)
     how = "" if not random or first["method"] == "random" else f" (episode 1{f' to {random}' * (random > 1)} at random)"
     reward.set_title(f"{short_name(first['env'])}: reward{how}")
     unsafe.set_title("safety")
-    count = len(first["seeds"])
-    bands = f"mean of {count} seeds, bands: 90 % intervals" if count > 1 else "one seed"
+    counts = sorted({len(config["seeds"]) for config in configs})
+    several = f"mean of {' or '.join(map(str, counts))} seeds, bands: 90 % intervals"
+    bands = several if counts[-1] > 1 else "one seed"
     handles, labels = reward.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, title=bands)
     return figure
