@@ -108,6 +108,6 @@ def test_pendulum_v1_is_solved_as_published(name, turns, seeds, record_result):
     method, states = learn(name, pendulum_task(), range(seeds), turns)
     found = returns(method, states, range(seeds), 100)
     error = SPREAD[name] / np.sqrt(found.size)
-    told = {"steps": turns * method.at_once * 200, "returns": found.mean(axis=1).round(1).tolist()}
+    told = {"steps": turns * method.at_once * 200, "returns": [round(float(x), 1) for x in found.mean(axis=1)]}
     record_result(f"pendulum-{name}", {"method": name, "published": PUBLISHED[name], "episodes_judged": 100, **told})
     assert found.mean() > PUBLISHED[name] - 2 * error
