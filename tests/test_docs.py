@@ -208,6 +208,20 @@ def test_the_page_of_baselines_shows_the_stored_runs():
             assert s["episodes"] * (1000 if s["env"] == "safe-car-goal" else 200) >= 200_000
 
 
+def test_the_readme_says_how_many_steps_policies_take():
+    from guss.reports.run import summarise_run
+
+    def pace(folder, method):
+        (home,) = (ROOT / "results" / folder).glob(f"safe-pendulum-{method}-????????/")
+        return summarise_run(home)["mrcp_ksteps"][0]
+
+    text = " ".join((ROOT / "README.md").read_text().split())
+    policies = f"{pace('baselines', 'cpo'):.0f} and {pace('baselines', 'ppo-lagrangian'):.0f} thousand steps"
+    others = f"Safe-MBPO after {1000 * pace('baselines', 'safe-mbpo'):,.0f}"
+    others += f", GuSS after {1000 * pace('runs', 'guss'):.0f}"
+    assert f"{policies}, {others}" in text
+
+
 def test_the_pages_of_baselines_show_the_known_answers_as_stored():
     """What `make test-long` saw, rounded as shown."""
     tests = ROOT / "results" / "tests"
