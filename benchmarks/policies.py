@@ -3,7 +3,7 @@
     python benchmarks/policies.py --peer .venv-omnisafe/bin/python --seeds 3
 
 `benchmarks/peers/omnisafe_pendulum.py` says how that environment is made. Without `--peer` only ours is measured. Also
-how fast PPO trains with 16 environments and one seed. Written to `benchmarks/policies.json`.
+how fast PPO trains with 16 environments and one seed (`--seeds 0`: only that). Written to `benchmarks/policies.json`.
 """
 
 from __future__ import annotations
@@ -75,8 +75,11 @@ def main() -> None:
     parser.add_argument("--peer", help="the interpreter that has OmniSafe")
     parser.add_argument("--seeds", type=int, default=3)
     chosen = parser.parse_args()
-    record: dict[str, Any] = {"provenance": provenance(shlex.join(["python", "benchmarks/policies.py", *sys.argv[1:]]))}
-    record["ppo"] = [ours("ppo", 0, threads, 320) for threads in (1, 2)]
+    origin = {"provenance": provenance(shlex.join(["python", "benchmarks/policies.py", *sys.argv[1:]]))}
+    file = HERE / "policies.json"
+    record: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    record["ppo"] = origin | {"rows": [ours("ppo", 0, threads, 640) for threads in (1, 2)]}
+    print(json.dumps(record["ppo"]["rows"]), flush=True)
     pairs = []
     for seed in range(chosen.seeds):
         pair = {"guss": ours("ppo-lagrangian", seed, 1, EPISODES)}
@@ -85,9 +88,9 @@ def main() -> None:
             pair["ratio"] = round(pair["omnisafe"]["seconds"] / pair["guss"]["seconds"], 1)
         pairs.append(pair)
         print(json.dumps(pair), flush=True)
-    record["ppo_lagrangian"] = pairs
-    (HERE / "policies.json").write_text(json.dumps(record, indent=2) + "\n")
-    print(json.dumps(record["ppo"], indent=2))
+    if pairs:
+        record["ppo_lagrangian"] = origin | {"rows": pairs}
+    file.write_text(json.dumps(record, indent=2) + "\n")
 
 
 if __name__ == "__main__":
