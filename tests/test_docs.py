@@ -235,3 +235,17 @@ def test_the_pages_of_baselines_show_the_known_answers_as_stored():
         text = " ".join((ROOT / "docs" / "baselines" / f"{page}.md").read_text().split())
         for key in ("reward_to_best", "cost_to_limit"):
             assert f"{min(found[key]):.3f} to {max(found[key]):.3f}" in text
+
+
+def test_the_page_of_ppo_shows_the_stored_comparison():
+    """Beside OmniSafe, and how fast PPO trains: as `benchmarks/policies.py` saw it."""
+    stored = json.loads((ROOT / "benchmarks" / "policies.json").read_text())
+    text = (ROOT / "docs" / "baselines" / "ppo.md").read_text()
+    for pair in stored["ppo_lagrangian"]["rows"]:
+        for who in ("guss", "omnisafe"):
+            row = pair[who]
+            figures = f"{row['last_reward_per_step']:.3f} | {row['last_unsafe_percent']:.2f}".replace("-", "−")
+            assert f"| {row['seed']} | {who} | {figures} |" in text
+    for row in stored["ppo"]["rows"]:
+        assert f"{row['steps_per_second_once_compiled']:,.0f}" in text
+        assert row["steps_per_second_once_compiled"] > 20_000, "stored, not measured here"
