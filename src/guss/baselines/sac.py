@@ -131,7 +131,7 @@ class Sac(Baseline):
 
     def first_nets(self, key: PRNGKeyArray) -> Learned:
         """Untrained."""
-        size, width = self.task.observations.size, len(self.task.actions.shape) and self.task.actions.shape[0]
+        size, width = self.task.observations.size, self.task.actions.shape[0]
         key_actor, key_critics = jax.random.split(key)
         actor = make_net(key_actor, (size, *self.hidden, 2 * width), last=0.1)
         make = lambda k: make_net(k, (size + width, *self.hidden, 1))  # noqa: E731

@@ -47,9 +47,10 @@ class Writers:
     def episode(self, rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> None:
         """One finished episode, or several played at once: their lines of episodes.jsonl, one of timings.jsonl."""
         values = scalars(rows, timing)
+        step = max(row["total_steps"] for row in rows if row["seed"] == rows[0]["seed"])
         for name, writer in self.opened.items():
             with _told(name, self.home):
-                writer.log(min(row["total_steps"] for row in rows[-len({r["seed"] for r in rows}) :]), values)
+                writer.log(step, values)
 
 
 @contextmanager
