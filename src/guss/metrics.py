@@ -46,8 +46,12 @@ def p_unsafe(unsafe_pct: ArrayLike) -> np.ndarray:
 def p_unsafe_transient(unsafe_pct: ArrayLike) -> np.ndarray:
     """Percentage of unsafe steps of each seed, over the first ⌈0.15 N⌉ episodes."""
     values = _episodes(unsafe_pct)
-    count = math.ceil(round(TRANSIENT_SHARE * values.shape[1], 9))  # 0.15 · 20 is 3, not a little more
-    return values[:, :count].mean(axis=1)
+    return values[:, : transient_episodes(values.shape[1])].mean(axis=1)
+
+
+def transient_episodes(episodes: int) -> int:
+    """⌈0.15 N⌉: how many episodes are the first ones."""
+    return math.ceil(round(TRANSIENT_SHARE * episodes, 9))  # 0.15 · 20 is 3, not a little more
 
 
 def interval(values: ArrayLike, level: float = 0.9) -> Interval:
@@ -64,11 +68,55 @@ def interval(values: ArrayLike, level: float = 0.9) -> Interval:
     return Interval(float(kept.mean()), float(half))
 
 
-def welch_p(a: ArrayLike, b: ArrayLike) -> float:
-    """Two-sided Welch t-test: do the means differ?"""
-    from scipy.stats import ttest_ind
+def iqm(values: ArrayLike) -> float:
+    """Interquartile mean: without the lowest and the highest quarter (of six values, one of each)."""
+    ordered = np.sort(np.asarray(values, float).ravel())
+    cut = ordered.size // 4
+    return float(ordered[cut : ordered.size - cut].mean())
 
-    return float(ttest_ind(np.asarray(a, float), np.asarray(b, float), equal_var=False).pvalue)
+
+def bootstrap_iqm(values: ArrayLike, level: float = 0.9, draws: int = 10_000, seed: int = 0) -> tuple[float, float]:
+    """Percentile interval of the interquartile mean, by drawing the values (one per seed) again; always the same."""
+    kept = np.asarray(values, float).ravel()
+    if kept.size < 2:
+        return math.nan, math.nan
+    drawn = np.sort(kept[np.random.default_rng(seed).integers(kept.size, size=(draws, kept.size))], axis=1)
+    cut = kept.size // 4
+    low, high = np.quantile(drawn[:, cut : kept.size - cut].mean(axis=1), [0.5 - level / 2, 0.5 + level / 2])
+    return float(low), float(high)
+
+
+def welch_p(a: ArrayLike, b: ArrayLike) -> float:
+    """Two-sided Welch t-test: do the means differ? NaN if a side has a single value.
+
+    Of two samples without any spread the means are equal (1) or not (0).
+    """
+    from scipy.special import stdtr  # Student's distribution; scipy.stats takes half a second to import
+
+    x, y = np.asarray(a, float).ravel(), np.asarray(b, float).ravel()
+    if min(x.size, y.size) < 2:
+        return math.nan
+    of_x, of_y = x.var(ddof=1) / x.size, y.var(ddof=1) / y.size
+    apart = abs(float(x.mean() - y.mean()))
+    scale = max(float(np.abs(x).max()), float(np.abs(y).max()))
+    if math.sqrt(of_x + of_y) <= 1e-12 * scale or of_x + of_y == 0.0:
+        return 1.0 if apart <= 1e-12 * scale else 0.0
+    freedom = (of_x + of_y) ** 2 / (of_x**2 / (x.size - 1) + of_y**2 / (y.size - 1))
+    return float(2.0 * stdtr(freedom, -apart / math.sqrt(of_x + of_y)))
+
+
+def holm(p_values: ArrayLike) -> np.ndarray:
+    """p-values corrected for their number (Holm): with these below α, no false alarm among all but for a share of α.
+
+    NaN stays, and does not count.
+    """
+    p = np.asarray(p_values, float)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    steps = p[order] * (len(order) - np.arange(len(order)))
+    corrected = np.full(p.shape, math.nan)
+    corrected[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return corrected
 
 
 def rank_sum_p(a: ArrayLike, b: ArrayLike) -> float:
