@@ -13,7 +13,9 @@ from guss.agent.traces import read_trace
 from guss.errors import GussError
 from guss.models.fitting import FitSettings
 from guss.models.learned import ModelSettings
-from guss.reports.run import draw_learning, summarise_run, thinned
+from guss.reports.curves import draw_learning, thinned
+from guss.reports.gathering import read_record
+from guss.reports.run import summarise_run
 from guss.runs.config import RunConfig
 from guss.runs.evaluating import evaluate
 from guss.runs.records import read_lines, trace_path
@@ -79,12 +81,12 @@ def test_records_that_were_packed_are_read_as_they_are(tmp_path, whole):
 
 def test_long_curves_are_drawn_by_means_and_beside_short_ones_by_logarithm(whole):
     values = np.arange(2 * 300.0).reshape(2, 300)
-    ends, means = thinned(values)
-    assert len(ends) == len(means) == 100
-    assert ends[-1] == 300
+    middles, means = thinned(values)
+    assert len(middles) == len(means) == 100
+    assert middles[-1] == 299
     np.testing.assert_allclose(means[0], [1.0, 301.0], err_msg="of three episodes each")
     np.testing.assert_array_equal(thinned(values[:, :7])[1], values[:, :7].T)
-    figure = draw_learning([whole])
+    figure = draw_learning([read_record(whole)])
     assert figure.axes[0].get_xscale() == "linear"
 
 

@@ -51,6 +51,8 @@ class Baseline(eqx.Module):
     random_first: ClassVar[bool] = False
     """Whether the first episodes of a run have random actions."""
     continuous_only: ClassVar[bool] = False
+    safe: ClassVar[bool] = False
+    """Whether it looks at cost; otherwise at reward alone."""
     seed_by_seed: ClassVar[bool] = False
     """Whether seeds learn one after another, in one program: nets of 2 × 256 of six seeds at once leave the cache."""
     model_based: ClassVar[bool] = False

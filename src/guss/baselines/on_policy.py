@@ -213,6 +213,7 @@ def episode_cost(seen: Experience) -> Float[Array, ""]:
 class Constrained(OnPolicy):
     """With a limit on the cost of an episode."""
 
+    safe = True
     cost_limit: float = setting(25.0, "Unsafe steps allowed per 1,000, on average.")
 
     @property

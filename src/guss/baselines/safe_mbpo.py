@@ -60,6 +60,7 @@ class SafeMbpo(Sac):
 
     name = "safe-mbpo"
     model_based = True
+    safe = True
     defaults = {"episodes": 50, "model": {"name": "dmdn", "ensemble": 5, "deterministic": False}}  # noqa: RUF012
 
     model: str = eqx.field(static=True, kw_only=True, default="dmdn")

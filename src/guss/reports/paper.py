@@ -17,3 +17,11 @@ def paper_figures(env: str, method: str) -> dict[str, list[float]]:
     """Table 1's measures of a method, each [mean, half-width]; empty where the paper has none."""
     found = _table().get(env.replace("-", "_"), {}).get(method.replace("-", "_"), {})
     return {name: list(pair) for name, pair in found.items()}
+
+
+def paper_methods(env: str | None = None) -> list[str]:
+    """The methods of Table 1, or those of one environment there, in its order: the safe ones first."""
+    table = _table()
+    parts = table.values() if env is None else [table.get(env.replace("-", "_"), {})]
+    longest_first = sorted(parts, key=len, reverse=True)
+    return list(dict.fromkeys(name.replace("_", "-") for part in longest_first for name in part))

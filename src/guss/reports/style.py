@@ -10,6 +10,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from guss.runs.records import short_name
+
 # Okabe and Ito's palette, readable by the colour-blind.
 _STYLES: dict[str, tuple[str, str, str]] = {
     "guss": ("GuSS", "#0072B2", "-"),
@@ -32,6 +34,13 @@ _STYLES: dict[str, tuple[str, str, str]] = {
     "trpo": ("TRPO", "#882255", ":"),
     "sac": ("SAC", "#999933", "--"),
 }
+_ENVS = {
+    "safe-pendulum": "Safe Pendulum",
+    "safe-acrobot": "Safe Acrobot",
+    "safe-car-goal": "SafeCar-Goal",
+    "safe-car-goal-full": "SafeCar-Goal, all observed",
+    "safe-toy": "Toy world",
+}
 _OTHERS = ("#882255", "#117733", "#332288", "#AA4499")
 
 
@@ -39,6 +48,16 @@ def style_of(method: str, index: int = 0) -> dict[str, Any]:
     """Line style of a method; ones we do not know get a colour by `index`."""
     label, colour, line = _STYLES.get(method, (method, _OTHERS[index % len(_OTHERS)], "-"))
     return {"label": label, "color": colour, "linestyle": line}
+
+
+def label_of(method: str) -> str:
+    """A method's name as the paper writes it."""
+    return str(style_of(method)["label"])
+
+
+def label_of_env(env: str) -> str:
+    """An environment's name as the paper writes it; an own one's file and function."""
+    return _ENVS.get(env, short_name(env))
 
 
 def _our_look() -> None:

@@ -1,0 +1,118 @@
+"""Learning curves (Fig. 3): how reward rises and unsafe steps vanish, episode by episode."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from guss import metrics
+from guss.reports.gathering import Record
+from guss.reports.measuring import THRESHOLDS, measure_of
+from guss.reports.style import label_of_env, new_figure, style_of
+
+MOST_POINTS = 128
+RANDOM_LINE = "#c0392b"
+
+
+class Curve(NamedTuple):
+    """A mean over seeds with its 90 % interval, by episode."""
+
+    number: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def ends_of(count: int, log: bool) -> np.ndarray:
+    """The last episode of each of at most MOST_POINTS pieces, all equally long or growing as on a logarithmic axis."""
+    each = -(-count // MOST_POINTS)
+    ends = np.arange(each, count, each)
+    if log and len(ends):
+        wanted = np.geomspace(each, count, MOST_POINTS // 3)
+        ends = np.unique(ends[np.searchsorted(ends, wanted).clip(max=len(ends) - 1)])
+    return np.append(ends, count)
+
+
+def thinned(values: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Curves [S, N] as at most MOST_POINTS points: the middle of each piece of episodes, and the means over them.
+
+    A policy that learns from a thousand episodes is seen better in means of some at a time.
+    """
+    ends = ends_of(values.shape[1], log)
+    starts = np.insert(ends[:-1], 0, 0) + 1
+    parts = np.split(values, ends[:-1], axis=1)
+    return (starts + ends) / 2, np.stack([part.mean(axis=1) for part in parts])
+
+
+def curve_of(record: Record, field: str, log: bool = False) -> Curve:
+    """A field of a run's episodes over time; of one seed alone the interval has no width."""
+    number, columns = thinned(record.values(field), log)
+    mean, half = (np.asarray(x) for x in zip(*(metrics.interval(column) for column in columns), strict=True))
+    half = np.nan_to_num(half)
+    low = np.maximum(mean - half, 0.0) if field == "unsafe_pct" else mean - half
+    return Curve(number, mean, low, mean + half)
+
+
+def level_of(record: Record | None, field: str) -> float | None:
+    """A field's mean over all episodes of a run: the line of random actions."""
+    return None if record is None else float(record.values(field).mean())
+
+
+def far_apart(records: list[Record]) -> bool:
+    """Whether some runs have so many more episodes than others that a logarithmic axis is needed."""
+    counts = [record.done for record in records]
+    return max(counts) > 5 * min(counts)
+
+
+def draw_learning(records: list[Record], random: Record | None = None) -> Any:
+    """A line per run, all of one environment; `random`: the run whose mean is drawn as a dashed red line."""
+    figure, (reward, unsafe) = new_figure(2, 1, 9.6, 3.9 if len(records) <= 6 else 4.3)
+    env = records[0].env
+    measure = measure_of(env, records[0].episodes)
+    panels = ((reward, measure, metrics.MEASURES[measure]), (unsafe, "unsafe_pct", "unsafe steps [%]"))
+    longest, log = max(2, *(record.done for record in records)), far_apart(records)
+    for axes, field, label in panels:
+        for i, record in enumerate(records):
+            curve, style = curve_of(record, field, log), style_of(record.method, i)
+            dots = 3 if len(curve.mean) <= MOST_POINTS / 2 and not log else 0
+            axes.fill_between(curve.number, curve.low, curve.high, color=style["color"], alpha=0.18, lw=0)
+            axes.plot(curve.number, curve.mean, marker="o", ms=dots, lw=1.6, **style)
+        if random is not None:
+            axes.axhline(level_of(random, field), color=RANDOM_LINE, lw=1.2, ls=(0, (4, 3)), label="random actions")
+        axes.set(xlabel="episode", ylabel=label, xlim=(1, longest))
+        if log:  # a planner beside a policy that needs thousands
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+        else:
+            axes.xaxis.get_major_locator().set_params(integer=True)
+    threshold = THRESHOLDS.get(env)
+    if threshold is not None:
+        reward.axhline(threshold, color="#888888", lw=0.8, ls="--")
+        reward.annotate("the paper's threshold", (longest, threshold), (-2, -9), textcoords="offset points", ha="right",
+                        fontsize=7, color="#444444", zorder=5,
+                        bbox={"fc": "white", "ec": "none", "alpha": 0.75, "pad": 0.5})  # fmt: skip
+    unsafe.set_ylim(bottom=0.0)
+    reward.set_title(f"{label_of_env(env)}: reward{_beginning(records[0])}")
+    unsafe.set_title("safety")
+    handles, labels = reward.get_legend_handles_labels()
+    rows = math.ceil(len(labels) / 6)
+    figure.legend(handles, labels, loc="outside lower center", ncols=math.ceil(len(labels) / rows), frameon=False,
+                  title=_seeds_told(records), handlelength=3)  # fmt: skip
+    return figure
+
+
+def _beginning(record: Record) -> str:
+    """Which episodes had random actions."""
+    count = record.config.get("initial_episodes", 0)
+    if not count or record.method == "random":
+        return ""
+    return f" (episode 1{f' to {count}' * (count > 1)} at random)"
+
+
+def _seeds_told(records: list[Record]) -> str:
+    counts = sorted({len(record.seeds) for record in records})
+    if counts[-1] == 1:
+        return "one seed"
+    return f"mean of {' or '.join(map(str, counts))} seeds, bands: 90 % intervals"

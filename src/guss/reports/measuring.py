@@ -1,0 +1,108 @@
+"""The measures of appendix D of a stored run, how sure they are, and what a step of it took."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from guss import metrics
+from guss.envs import ENVS
+from guss.reports.gathering import Record
+
+MEASURES = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
+"""The paper's, as they are called in files."""
+COMPARED = ("mar", "unsafe_pct", "unsafe_trans_pct")
+"""Those that methods are tested on: MRCP has no value where the threshold is not reached."""
+THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6, "safe-car-goal": 10.0, "safe-car-goal-full": 10.0}
+"""Of MRCP, in the measure that the paper has for the environment: mean reward per step, or an episode's return."""
+
+
+def measure_of(env: str, episodes: list[dict[str, Any]]) -> str:
+    """What an episode's reward is called by: "mean_reward" or "return", a field of its record.
+
+    An environment of the user's own whose episodes end early is measured by returns: to last longer is to earn more.
+    """
+    if env in ENVS.names():
+        return "return" if ENVS[env].item.measure == "return" else "mean_reward"
+    return "return" if len({row["steps"] for row in episodes if row["status"] == "ok"}) > 1 else "mean_reward"
+
+
+def per_seed(record: Record) -> dict[str, np.ndarray]:
+    """The paper's measures of every seed, [S]; NaN where one is not defined."""
+    rewards = record.values(measure_of(record.env, record.episodes))
+    unsafe, steps = record.values("unsafe_pct"), record.values("steps")
+    threshold = THRESHOLDS.get(record.env)
+    never = np.full(len(rewards), np.nan)
+    return {
+        "mar": metrics.mar(rewards),
+        "mrcp_ksteps": never if threshold is None else metrics.mrcp(rewards, steps, threshold) / 1000,
+        "unsafe_pct": metrics.p_unsafe(unsafe),
+        "unsafe_trans_pct": metrics.p_unsafe_transient(unsafe),
+    }
+
+
+def pooled(record: Record) -> dict[str, np.ndarray]:
+    """What the measures are means of, episodes of all seeds together, as the paper's small p-values suggest."""
+    rewards = record.values(measure_of(record.env, record.episodes))
+    unsafe = record.values("unsafe_pct")
+    return {
+        "mar": rewards[:, rewards.shape[1] // 2 :].ravel(),
+        "unsafe_pct": unsafe.ravel(),
+        "unsafe_trans_pct": unsafe[:, : metrics.transient_episodes(unsafe.shape[1])].ravel(),
+    }
+
+
+def plain(values: Any, digits: int = 4) -> list[float | None]:
+    """Numbers for JSON: rounded, None for what is not defined."""
+    return [None if math.isnan(x) else round(float(x), digits) for x in values]
+
+
+def planning(record: Record) -> tuple[float | None, int | None]:
+    """Milliseconds that a planned step of one seed took, compiling apart, and predicted transitions for it.
+
+    None for methods that do not plan.
+    """
+    from guss.planners import PLANNERS
+
+    config = record.config
+    known = record.method in PLANNERS.names()
+    if not known or PLANNERS[record.method].item.judges == "nothing":
+        return None, None
+    net = config.get("net", {}) if config.get("model") != "oracle" else {}
+    evaluations = config["budget"] * config["horizon"] * net.get("ensemble", 1) * net.get("particles", 1)
+    phases = {row["episode"]: row["phase"] for row in record.episodes}
+    lengths: dict[int, int] = {}
+    for row in record.episodes:
+        lengths[row["episode"]] = lengths.get(row["episode"], 0) + row["steps"]
+    quick = [
+        (row["plan_seconds"], lengths[row["episode"]])
+        for row in record.timings
+        if phases.get(row["episode"]) == "plan" and not row.get("compiled_programs")
+    ]
+    seconds, steps = (sum(x) for x in zip(*quick, strict=True)) if quick else (0.0, 0)
+    return (round(1000 * seconds / steps, 3) if steps else None), evaluations
+
+
+def compare(records: list[Record]) -> list[dict[str, Any]]:
+    """Welch's test between all pairs of methods on one environment, with Holm's correction for their number.
+
+    Over seeds, and over the episodes of all seeds pooled. p is None where a method has a single seed.
+    """
+    mine, all_of = {r.method: per_seed(r) for r in records}, {r.method: pooled(r) for r in records}
+    pairs = list(combinations(mine, 2))
+    rows = []
+    for measure in COMPARED:
+        over_seeds = [metrics.welch_p(mine[a][measure], mine[b][measure]) for a, b in pairs]
+        over_all = [metrics.welch_p(all_of[a][measure], all_of[b][measure]) for a, b in pairs]
+        columns = zip(pairs, over_seeds, metrics.holm(over_seeds), over_all, metrics.holm(over_all), strict=True)
+        for (a, b), p, corrected, p_all, corrected_all in columns:
+            difference = mine[a][measure].mean() - mine[b][measure].mean()
+            found = {"p": p, "p_holm": corrected, "p_pooled": p_all, "p_pooled_holm": corrected_all}
+            rows.append(
+                {"measure": measure, "a": a, "b": b, "difference": round(float(difference), 4)}
+                | {name: None if math.isnan(x) else float(f"{x:.3g}") for name, x in found.items()}
+            )
+    return rows

@@ -1,0 +1,312 @@
+"""Table 1: ours and the paper's side by side, as Markdown, JSON and LaTeX.
+
+A row holds what is known of a run; all forms are made of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from guss import metrics
+from guss.baselines import BASELINES
+from guss.planners import PLANNERS
+from guss.reports.gathering import Record
+from guss.reports.measuring import MEASURES, THRESHOLDS, measure_of, per_seed, plain, planning, pooled
+from guss.reports.paper import paper_figures
+from guss.reports.style import label_of, label_of_env
+
+SECTIONS = ("safe, with a model", "reward alone, with a model", "without a model", "for comparison")
+"""The paper's blocks of rows, and one for what it does not have."""
+HIGHER_IS_BETTER = {"mar"}
+HEADS = {
+    "mar": ("MAR ↑", r"MAR $\uparrow$"),
+    "mrcp_ksteps": ("MRCP [k steps] ↓", r"MRCP$\times10^3 \downarrow$"),
+    "unsafe_pct": ("p(unsafe) [%] ↓", r"$p(\text{unsafe})\,[\%] \downarrow$"),
+    "unsafe_trans_pct": ("transient [%] ↓", r"$p(\text{unsafe})_{trans}\,[\%] \downarrow$"),
+}
+
+
+@dataclass
+class Row:
+    """A method on an environment: its measures, how sure they are, and what they cost."""
+
+    record: Record
+    section: str
+    safe: bool
+    measures: dict[str, dict[str, Any]]
+    """By name: mean, half (90 %, over seeds), pooled (over episodes of all seeds), iqm, iqm_low, iqm_high, paper, best;
+    for MRCP how many seeds reached the threshold."""
+    rank: int | None
+    """Pareto rank by MAR and p(unsafe)."""
+    plan_ms: float | None
+    evaluations: int | None
+
+    @property
+    def method(self) -> str:
+        """Its name."""
+        return self.record.method
+
+    @property
+    def label(self) -> str:
+        """Its name as the paper writes it."""
+        return label_of(self.method)
+
+    @property
+    def share_reached(self) -> float:
+        """The share of seeds that reached the threshold."""
+        return float(self.measures["mrcp_ksteps"]["reached"]) / len(self.record.seeds)
+
+    def pair(self, name: str) -> list[float | None]:
+        """A measure as [mean, half-width]."""
+        return [self.measures[name]["mean"], self.measures[name]["half"]]
+
+
+def section_of(method: str) -> tuple[str, bool]:
+    """In which block of the table a method stands, and whether it is a safe one."""
+    if method in BASELINES.names():
+        kind = BASELINES[method].item
+        if kind.model_based:
+            return SECTIONS[0 if kind.safe else 1], kind.safe
+        return SECTIONS[2], kind.safe
+    if method not in PLANNERS.names():  # a plugin's, not loaded
+        return SECTIONS[3], False
+    judges = PLANNERS[method].item.judges
+    return SECTIONS[{"cost": 0, "penalty": 0, "reward": 1, "nothing": 3}[judges]], judges in ("cost", "penalty")
+
+
+def rows_of(records: list[Record]) -> list[Row]:
+    """The rows of one environment, by sections; ranks, and the best safe method of each measure, among them."""
+    rows = [_row(record) for record in records]
+    ranks = metrics.pareto_ranks(
+        [r.measures["mar"]["mean"] for r in rows], [r.measures["unsafe_pct"]["mean"] for r in rows]
+    )
+    for row, rank in zip(rows, ranks.tolist(), strict=True):
+        row.rank = rank
+    for name in MEASURES:
+        sign = -1.0 if name in HIGHER_IS_BETTER else 1.0
+        safe = [row for row in rows if row.safe and row.measures[name]["mean"] is not None]
+        if name == "mrcp_ksteps":  # of those that got there with the largest share of their seeds
+            most = max((row.share_reached for row in safe), default=0.0)
+            safe = [row for row in safe if row.share_reached == most]
+        lowest = min((sign * row.measures[name]["mean"] for row in safe), default=None)
+        for row in safe:
+            row.measures[name]["best"] = sign * row.measures[name]["mean"] == lowest
+    return sorted(rows, key=lambda row: SECTIONS.index(row.section))
+
+
+def _row(record: Record) -> Row:
+    section, safe = section_of(record.method)
+    paper, found, together = paper_figures(record.env, record.method), per_seed(record), pooled(record)
+    measures = {}
+    for name in MEASURES:
+        values = found[name]
+        defined = values[~np.isnan(values)]
+        mean, half = plain(metrics.interval(values))
+        low, high = plain(metrics.bootstrap_iqm(defined)) if defined.size else (None, None)
+        measures[name] = {
+            "mean": mean,
+            "half": half,
+            "pooled": plain(metrics.interval(together[name]))[1] if name in together else None,
+            "iqm": plain([metrics.iqm(defined)])[0] if defined.size else None,
+            "iqm_low": low,
+            "iqm_high": high,
+            "paper": paper.get(name),
+            "best": False,
+        } | ({"reached": int(defined.size)} if name == "mrcp_ksteps" else {})
+    plan_ms, evaluations = planning(record)
+    return Row(record, section, safe, measures, None, plan_ms, evaluations)
+
+
+# -------------------------------------------------------------------------------------------------------------- JSON
+
+
+def to_json(tables: dict[str, list[Row]]) -> dict[str, Any]:
+    """`<env>.<method>.<measure> = [mean, half-width]`, in snake_case, and beside them what else is known of the row."""
+    snake = lambda name: name.replace("-", "_")  # noqa: E731
+    return {snake(env): {snake(row.method): plain_row(row) for row in rows} for env, rows in tables.items()}
+
+
+def plain_row(row: Row) -> dict[str, Any]:
+    """A row as table.json has it."""
+    m = row.measures
+    return {name: row.pair(name) for name in MEASURES} | {
+        "seeds": len(row.record.seeds),
+        "episodes": row.record.done,
+        "reached": m["mrcp_ksteps"]["reached"],
+        "pareto_rank": row.rank,
+        "pooled_half_width": {name: m[name]["pooled"] for name in MEASURES if name != "mrcp_ksteps"},
+        "iqm": {name: [m[name]["iqm"], m[name]["iqm_low"], m[name]["iqm_high"]] for name in MEASURES},
+        "paper": {name: m[name]["paper"] for name in MEASURES if m[name]["paper"] is not None},
+        "plan_ms": row.plan_ms,
+        "model_evaluations_per_step": row.evaluations,
+        "run": row.record.name,
+        "command": row.record.origin.get("command"),
+        "commit": row.record.origin.get("commit"),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------------- Markdown
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as text, with a true minus; a dash for none."""
+    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
+
+
+def pair_text(mean: float | None, half: float | None, digits: int = 3) -> str:
+    """`mean ± half-width`; a dash where there is no mean, the mean alone where there is one value."""
+    if mean is None:
+        return "–"
+    return number(mean, digits) if half is None else f"{number(mean, digits)} ± {number(half, digits)}"
+
+
+def _paper_text(paper: list[float] | None) -> str:
+    """The paper's figure as it is printed there, in brackets."""
+    return "[–]" if paper is None else f"[{paper[0]:g} ± {paper[1]:g}]".replace("-", "−")
+
+
+def in_table(rows: Iterable[Row], cells: Callable[[Row], list[str]], heads: list[str]) -> list[str]:
+    """Lines of a Markdown table, a line between sections as the paper has it."""
+    lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    section = None
+    for row in rows:
+        if row.section != section:
+            section = row.section
+            lines.append(f"| *{section}* |" + " |" * (len(heads) - 1))
+        lines.append("| " + " | ".join(cells(row)) + " |")
+    return lines
+
+
+def main_table(rows: list[Row]) -> list[str]:
+    """The paper's layout: ours ± 90 % interval over seeds, [the paper's]; the best safe method of a measure in bold."""
+
+    def cells(row: Row) -> list[str]:
+        told = []
+        for name in MEASURES:
+            m = row.measures[name]
+            ours = pair_text(m["mean"], m["half"])
+            ours = f"**{ours}**" if m["best"] else ours
+            if name == "mrcp_ksteps" and 0 < m["reached"] < len(row.record.seeds):
+                ours += f" ({m['reached']} of {len(row.record.seeds)} seeds)"
+            told.append(f"{ours} {_paper_text(m['paper'])}")
+        record = row.record
+        count = f"{record.done}" if record.done == record.asked else f"{record.done} of {record.asked}"
+        evaluations = "–" if row.evaluations is None else f"{row.evaluations:,}"
+        return [row.label, f"{len(record.seeds)} × {count}", *told, str(row.rank), number(row.plan_ms, 2), evaluations]
+
+    heads = ["method", "seeds × episodes", *(HEADS[name][0] for name in MEASURES)]
+    return in_table(rows, cells, [*heads, "Pareto rank", "ms per step", "predictions per step"])
+
+
+def sure_table(rows: list[Row]) -> list[str]:
+    """How sure: interquartile means with bootstrap intervals, and intervals over pooled episodes."""
+
+    def cells(row: Row) -> list[str]:
+        told = []
+        for name in ("mar", "unsafe_pct", "unsafe_trans_pct"):
+            m = row.measures[name]
+            between = "" if m["iqm_low"] is None else f" [{number(m['iqm_low'])}, {number(m['iqm_high'])}]"
+            told += [f"{number(m['iqm'])}{between}", f"± {number(m['pooled'])}"]
+        return [row.label, *told]
+
+    heads = [h for name in ("MAR", "p(unsafe)", "transient") for h in (f"{name}: IQM [90 %]", "pooled")]
+    return in_table(rows, cells, ["method", *heads])
+
+
+def against_table(rows: list[Row], tests: list[dict[str, Any]], against: str) -> list[str]:
+    """Welch's p-values of one method against the others: over seeds, corrected by Holm, and pooled."""
+    name = label_of(against)
+    heads = [h for m in ("MAR", "p(unsafe)") for h in (f"{m}: {name} less it", "p", "p (Holm)", "p (pooled)")]
+    by_pair = {(t["measure"], t["a"], t["b"]): t for t in tests}
+
+    def cells(row: Row) -> list[str]:
+        told = []
+        for measure in ("mar", "unsafe_pct"):
+            test, sign = by_pair.get((measure, against, row.method)), 1.0
+            if test is None:
+                test, sign = by_pair[measure, row.method, against], -1.0
+            told += [number(sign * test["difference"]), *(p_text(test[p]) for p in ("p", "p_holm", "p_pooled"))]
+        return [row.label, *told]
+
+    return in_table((row for row in rows if row.method != against), cells, ["method", *heads])
+
+
+def p_text(p: float | None) -> str:
+    """A p-value, short."""
+    return "–" if p is None else f"{p:.2g}" if p >= 1e-300 else "0"
+
+
+# ------------------------------------------------------------------------------------------------------------- LaTeX
+
+
+def to_latex(tables: dict[str, list[Row]]) -> str:
+    """The paper's table with booktabs: ours, and the paper's in the line's grey half."""
+    lines = [
+        r"% needs \usepackage{booktabs,amsmath,xcolor}; ours, then the paper's figures in grey",
+        r"\begin{tabular}{l" + "rr" * len(MEASURES) + "}",
+        r"\toprule",
+        "Method & " + " & ".join(rf"\multicolumn{{2}}{{c}}{{{HEADS[name][1]}}}" for name in MEASURES) + r" \\",
+    ]
+    for env, rows in tables.items():
+        threshold = THRESHOLDS.get(env)
+        told = "" if threshold is None else rf", $r_{{thr}} = {threshold:g}$"
+        width = 1 + 2 * len(MEASURES)
+        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{_escape(label_of_env(env))}{told}}} \\"]
+        section = None
+        for row in rows:
+            if row.section != section:
+                lines.append(rf"\cmidrule(l){{2-{width}}}")
+            section = row.section
+            cells = [cell for name in MEASURES for cell in _latex_cells(row.measures[name])]
+            lines.append(f"{_escape(row.label)} & " + " & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _latex_cells(m: dict[str, Any]) -> tuple[str, str]:
+    mean, half, paper = m["mean"], m["half"], m["paper"]
+    ours = "--" if mean is None else f"{mean:.3f}" if half is None else rf"{mean:.3f} \pm {half:.3f}"
+    if mean is not None:
+        ours = rf"$\boldsymbol{{{ours}}}$" if m["best"] else f"${ours}$"
+    theirs = "--" if paper is None else rf"${paper[0]:g} \pm {paper[1]:g}$"
+    return ours, rf"\textcolor{{gray}}{{{theirs}}}"
+
+
+def _escape(text: str) -> str:
+    return "".join(f"\\{c}" if c in "&%$#_{}" else c for c in text)
+
+
+# ------------------------------------------------------------------------------------------------------------- words
+
+
+def verdict_of(env: str, rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
+    """In words: which safe method earns most, which is safest, and how sure that is."""
+    safe = [row for row in rows if row.safe]
+    if not safe:
+        return ["There is no safe method among these runs."]
+    measure = "return" if measure_of(env, rows[0].record.episodes) == "return" else "mean reward"
+    told = []
+    for name, what, unit in (("mar", f"highest {measure}", ""), ("unsafe_pct", "fewest unsafe steps", " %")):
+        best = next(row for row in safe if row.measures[name]["best"])
+        others = [row for row in safe if row is not best]
+        m = best.measures[name]
+        text = f"Of the safe methods {best.label} has the {what}: {pair_text(m['mean'], m['half'])}{unit}"
+        p = {frozenset((t["a"], t["b"])): t["p_holm"] for t in tests if t["measure"] == name}
+        apart = {row.label: p.get(frozenset((best.method, row.method))) for row in others}
+        alike = [label for label, value in apart.items() if value is not None and value >= 0.05]
+        unsure = [label for label, value in apart.items() if value is None]
+        if alike:
+            text += f"; {_listed(alike)} cannot be told from it (Welch, Holm-corrected, p ≥ 0.05)"
+        elif others and not unsure:
+            text += "; all others differ from it (Welch, Holm-corrected, p < 0.05)"
+        if unsure:
+            text += f"; of {_listed(unsure)} there is one seed only, too few to tell"
+        told.append(text + ".")
+    return told
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

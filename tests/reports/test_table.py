@@ -1,0 +1,209 @@
+"""Which runs are found, what is told of those that are not whole, and the table that is made of them."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from stored import store
+
+from guss import metrics
+from guss.errors import GussError
+from guss.reports.curves import curve_of, far_apart, thinned
+from guss.reports.gathering import gather, read_record
+from guss.reports.measuring import compare, per_seed, planning, pooled
+from guss.reports.paper import paper_figures, paper_methods
+from guss.reports.table import against_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
+
+RISING = ((-6.0, -3.0, -1.0, -2.0), (-6.0, -2.0, -2.0, -2.0), (-5.0, -2.6, -2.6, -2.4))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two safe methods, an unsafe one, random actions; GuSS earns most of the safe ones, S-RS is the safest."""
+    store(tmp_path / "runs", "safe-pendulum", "guss", RISING, unsafe=0.5)
+    store(tmp_path / "runs", "safe-pendulum", "s-rs", np.asarray(RISING) - 1.0, unsafe=0.1)
+    store(tmp_path / "runs", "safe-pendulum", "rs", np.asarray(RISING) + 1.0, unsafe=3.0)
+    store(tmp_path / "runs", "safe-pendulum", "random", [[-6.0] * 4, [-6.5] * 4, [-7.0] * 4], unsafe=1.0)
+    return tmp_path
+
+
+def row(rows, method):
+    return next(row for row in rows if row.method == method)
+
+
+def test_measures_are_those_of_the_appendix_by_hand(folder):
+    rows = rows_of(gather(folder).records)
+    mine = row(rows, "guss")
+    assert per_seed(mine.record)["mar"].tolist() == [-1.5, -2.0, -2.5]
+    assert per_seed(mine.record)["mrcp_ksteps"].tolist() == [0.6, 0.4, 0.8]
+    assert mine.pair("mar") == [-2.0, round(metrics.interval([-1.5, -2.0, -2.5]).half_width, 4)]
+    assert mine.measures["mar"]["pooled"] == round(metrics.interval([-1, -2, -2, -2, -2.6, -2.4]).half_width, 4)
+    assert pooled(mine.record)["unsafe_trans_pct"].shape == (3,), "the first of four episodes, of three seeds"
+    assert mine.measures["mrcp_ksteps"]["reached"] == 3
+    assert row(rows, "s-rs").measures["mrcp_ksteps"]["reached"] == 1
+    assert row(rows, "random").pair("mrcp_ksteps") == [None, None]
+    assert [r.rank for r in rows] == metrics.pareto_ranks([-3.0, -2.0, -1.0, -6.5], [0.1, 0.5, 3.0, 1.0]).tolist()
+
+
+def test_the_best_of_the_safe_methods_is_marked_and_no_other(folder):
+    rows = rows_of(gather(folder).records)
+    best = {name: [r.method for r in rows if r.measures[name]["best"]] for name in ("mar", "unsafe_pct", "mrcp_ksteps")}
+    assert best == {"mar": ["guss"], "unsafe_pct": ["s-rs"], "mrcp_ksteps": ["guss"]}
+    text = "\n".join(main_table(rows))
+    assert "**−2.000 ± 0.475** [−2.2 ± 0.16]" in text
+    assert text.index("S-RS") < text.index("| GuSS") < text.index("| RS") < text.index("| Random"), "the paper's order"
+    assert "(1 of 3 seeds)" in text
+
+
+def test_every_form_of_the_table_tells_the_same(folder):
+    rows = rows_of(gather(folder).records)
+    plain = to_json({"safe-pendulum": rows})["safe_pendulum"]
+    assert set(plain) == {"guss", "s_rs", "rs", "random"}
+    assert plain["s_rs"]["mar"][0] == -3.0
+    assert (plain["guss"]["seeds"], plain["guss"]["episodes"]) == (3, 4)
+    assert plain["guss"]["paper"]["mar"] == paper_figures("safe-pendulum", "guss")["mar"]
+    assert plain["random"]["mrcp_ksteps"] == [None, None]
+    latex = to_latex({"safe-pendulum": rows, "my_own.py:make_env": rows[:1]})
+    assert latex.count("{") == latex.count("}")
+    assert r"$\boldsymbol{-2.000 \pm 0.475}$ & \textcolor{gray}{$-2.2 \pm 0.16$}" in latex
+    assert all(
+        line.count("&") == 8 for line in latex.splitlines() if line.endswith(r"\\") and "multicolumn" not in line
+    )
+    assert r"my-own" in latex
+    assert len(sure_table(rows)) == 2 + 3 + len(rows)
+
+
+def test_tests_are_corrected_and_told_from_either_side(folder):
+    found = gather(folder)
+    rows, tests = rows_of(found.records), compare(found.records)
+    assert len(tests) == 3 * 6
+    mar = {frozenset((t["a"], t["b"])): t for t in tests if t["measure"] == "mar"}
+    one = mar[frozenset(("guss", "s-rs"))]
+    assert abs(one["difference"]) == 1.0
+    expected = metrics.welch_p([-1.5, -2.0, -2.5], [-2.5, -3.0, -3.5])
+    assert one["p"] == pytest.approx(expected, rel=5e-3)
+    all_of_mar = [t["p"] for t in tests if t["measure"] == "mar"]
+    assert one["p_holm"] == pytest.approx(min(1.0, metrics.holm(all_of_mar)[all_of_mar.index(one["p"])]), rel=2e-2)
+    lines = against_table(rows, tests, "guss")
+    assert next(line for line in lines if line.startswith("| S-RS")).startswith("| S-RS | 1.000 |")
+    assert next(line for line in lines if line.startswith("| RS")).startswith("| RS | −1.000 |")
+    told = " ".join(verdict_of("safe-pendulum", rows, tests))
+    assert "GuSS has the highest mean reward: −2.000" in told
+    assert "S-RS has the fewest unsafe steps: 0.100" in told
+
+
+def test_a_step_of_planning_is_timed_without_compiling(folder):
+    mine = row(rows_of(gather(folder).records), "guss").record
+    assert planning(mine) == (round(1000 * 4.0 / (2 * 3 * 200), 3), 100 * 10 * 5), "two seconds for an episode of all"
+    assert planning(row(rows_of(gather(folder).records), "random").record) == (None, None)
+
+
+def test_what_is_missing_partial_or_mixed_is_told_and_the_rest_is_used(tmp_path):
+    runs = tmp_path / "runs"
+    store(runs, method="guss", rewards=[[-6.0, -1.0, -1.0], [-6.0, -1.0]], asked=50, seeds=[0, 3])
+    store(runs, method="s-rs", rewards=[[-6.0, -2.0]], version="0.0.9", commit=40 * "b" + "-dirty", timings=False)
+    store(runs, method="rs", name="safe-pendulum-rs-old", date="2025-01-01T00:00:00Z")
+    store(runs, method="rs", name="safe-pendulum-rs-new")
+    store(runs, method="cem", status="error: it fell over")
+    (store(runs, method="rcem") / "episodes.jsonl").write_text("")
+    (store(runs, method="icem") / "config.json").write_text('{"schema": 1, "conf')
+    (store(runs, method="mppi") / "episodes.jsonl").write_text('{"seed": 0}\n{not json}\n')
+    store(runs, method="ps-me", schema=99)
+    (runs / "odd").mkdir()
+    (runs / "odd" / "config.json").write_text('{"something": "else"}')
+    found = gather(tmp_path)
+    assert {r.method for r in found.records} == {"guss", "s-rs", "rs", "cem"}
+    assert row(rows_of(found.records), "rs").record.name == "safe-pendulum-rs-new"
+    assert row(rows_of(found.records), "guss").record.done == 2
+    told = "\n".join(found.notes)
+    for text in (
+        "Safe Pendulum, GuSS: 2 of 50 episodes were run",
+        "GuSS: seed 3 has 2 of 3 episodes",
+        "S-RS: no timings.jsonl",
+        "RS: several runs; safe-pendulum-rs-new is shown",
+        "CEM: in 4 episodes the environment failed",
+        "has no finished episode yet",
+        "is not JSON",
+        "holds a line that is not JSON",
+        "is of a newer guss (schema 99",
+        "odd/config.json is not of a run",
+        "no run of Safe-MBPO, RCEM, CPO, PPO-Lagrangian, which the paper's table has",
+        "no run of random actions",
+        "not the same seeds for all",
+        "one seed only of S-RS",
+        "several versions of guss (0.0.9, 0.1.0)",
+        "S-RS came from sources that were not committed",
+    ):
+        assert text in told, text
+    assert str(tmp_path) not in told
+    tests = compare(found.records)
+    assert all(t["p"] is None for t in tests if "s-rs" in (t["a"], t["b"])), "one seed"
+    assert "one seed only, too few to tell" in " ".join(verdict_of("safe-pendulum", rows_of(found.records), tests))
+    assert "| – |" in "\n".join(against_table(rows_of(found.records), tests, "guss"))
+
+
+def test_a_method_that_is_not_known_here_has_its_row_too(tmp_path):
+    store(tmp_path, "mine.py:make_env", "of-a-plugin")
+    found = gather(tmp_path)
+    (only,) = rows_of(found.records)
+    assert (only.section, only.safe, only.plan_ms) == ("for comparison", False, None)
+    assert verdict_of("mine.py:make_env", [only], []) == ["There is no safe method among these runs."]
+    assert "| of-a-plugin | 1 × 4 |" in "\n".join(main_table([only]))
+
+
+def test_groups_are_named_by_where_they_lie(folder):
+    store(folder / "paper", method="guss")
+    store(folder / "studies" / "deep", method="guss")
+    found = gather(folder)
+    assert list(found.groups) == ["paper", "studies/deep"]
+    assert len(found.records) == 4
+    with pytest.raises(GussError, match="there is no folder"):
+        gather(folder / "nowhere")
+
+
+def test_runs_are_found_whatever_the_folder(tmp_path):
+    home = store(tmp_path, method="guss")
+    assert [r.name for r in gather(tmp_path).records] == [home.name]
+    assert read_record(home).env == "safe-pendulum"
+
+
+def test_the_papers_methods_are_in_its_order():
+    assert paper_methods("safe-acrobot") == ["s-rs", "guss", "rcem", "rs", "cem", "cpo", "ppo-lagrangian"]
+    assert paper_methods()[:4] == ["s-rs", "guss", "safe-mbpo", "rcem"]
+    assert paper_methods("mine") == []
+
+
+def test_on_a_logarithmic_axis_pieces_grow_and_none_is_lost(tmp_path):
+    values = np.arange(2 * 1500.0).reshape(2, 1500)
+    for log in (False, True):
+        middles, means = thinned(values, log)
+        assert len(middles) == len(means) <= 128
+        ends = 2 * middles - np.insert(2 * np.cumsum(np.diff(np.insert(middles, 0, 0)))[:-1], 0, 0)
+        assert ends.min() > 0
+    middles, means = thinned(values, log=True)
+    pieces = np.diff(middles)
+    assert pieces[-1] > 5 * pieces[0]
+    np.testing.assert_allclose(thinned(np.ones((3, 777)), log=True)[1], 1.0)
+    short, long = store(tmp_path, method="guss"), store(tmp_path, method="cpo", rewards=[[-1.0] * 40])
+    assert far_apart([read_record(short), read_record(long)])
+    curve = curve_of(read_record(long), "unsafe_pct")
+    assert math.isclose(curve.low[0], curve.high[0]), "one seed has no interval"
+
+
+def test_what_is_committed_is_rebuilt_exactly():
+    """`guss report results` gives the committed table, from committed records."""
+    from pathlib import Path
+
+    from guss.reports.report import everything, make_report, to_markdown
+
+    results = Path(__file__).resolve().parents[2] / "results"
+    report = make_report(results)
+    committed = results / "report"
+    assert to_markdown(report) == (committed / "table.md").read_text()
+    assert json.loads(json.dumps(to_json(report.tables))) == json.loads((committed / "table.json").read_text())
+    assert to_latex(report.tables) == (committed / "table.tex").read_text()
+    assert json.loads(json.dumps(everything(report))) == json.loads((committed / "report.json").read_text())
+    commits = [r.origin["commit"] for r in report.found.records]
+    assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in commits), "results come from commits"
