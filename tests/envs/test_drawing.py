@@ -92,7 +92,7 @@ def test_every_sketch_is_plain_data_of_known_shapes():
 
 
 def test_what_cannot_be_drawn_is_told():
-    with pytest.raises(GussError, match="unknown shape .disk"):
+    with pytest.raises(GussError, match="unknown shape 'disk'"):
         paint([("disk", 0.0, 0.0, 1.0, "#000000")], (-1.0, 1.0))
     plain = View(lambda obs: obs[..., 0], ("observation 0",), ((0.0, 1.0),))
     with pytest.raises(GussError, match="no `sketch`"):
