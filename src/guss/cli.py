@@ -16,6 +16,7 @@ from guss.commands.export import Export
 from guss.commands.fit import Fit
 from guss.commands.init import Init
 from guss.commands.list import List
+from guss.commands.pack import Pack
 from guss.commands.plan import Plan
 from guss.commands.replay import Replay
 from guss.commands.reproduce import EXPERIMENTS, Reproduce
@@ -34,6 +35,7 @@ COMMANDS = {
     "replay": Replay,
     "fit": Fit,
     "export": Export,
+    "pack": Pack,
     "reproduce": Reproduce,
     "check-env": CheckEnv,
     "init": Init,

@@ -241,6 +241,50 @@ class FitProgress:
         self._status.stop()
 
 
+class PackProgress:
+    """Which run is being packed, on a terminal; nothing elsewhere."""
+
+    def __init__(self, console: Console, count: int, quiet: bool) -> None:
+        self._count, self._done, self._name, self._quiet = count, 0, "", quiet
+        self._status = console.status("")
+
+    def start(self, name: str) -> None:
+        """The next run."""
+        self._done, self._name = self._done + 1, f"{name} ({self._done + 1}/{self._count})"
+        self._status.update(self._name)
+
+    def step(self, done: int, count: int) -> None:
+        """So many steps of its film are over."""
+        self._status.update(f"{self._name}: planning for its film, step {done}/{count}")
+
+    def __enter__(self) -> PackProgress:
+        if not self._quiet:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+
+def print_packed(console: Console, packed: list[Any]) -> None:
+    """What was written of every run, with sizes."""
+    table = Table(title="Packed", title_justify="left")
+    table.add_column("run")
+    for name in ("episodes", "records", "maps", "film", "all"):
+        table.add_column(name, justify="right")
+    for each in packed:
+        sizes = {**each.files, "all": sum(each.files.values())}
+        sizes["records"] = sum(size for name, size in each.files.items() if name.endswith(".jsonl.gz"))
+        names = ("records", "maps.json.gz", "film.json.gz", "all")
+        shown = (f"{sizes[name] / 1000:.1f} kB" if name in sizes else "–" for name in names)
+        table.add_row(each.folder.name, str(each.episodes), *shown)
+    console.print(table)
+    for each in packed:
+        for text in each.missing:
+            console.print(f"[dim]{each.folder.name}: {text}[/]", highlight=False, soft_wrap=True)
+    console.print(f"  {packed[0].folder.parent}", highlight=False, soft_wrap=True)
+
+
 WEAK_R2 = 0.9
 
 

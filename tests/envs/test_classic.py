@@ -8,8 +8,10 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from guss.envs import make_task
-from guss.envs.acrobot import SafeAcrobotEnv, advance, draw_acrobot
-from guss.envs.pendulum import SafePendulumEnv, draw_pendulum
+from guss.envs.acrobot import VIEW as ACROBOT
+from guss.envs.acrobot import SafeAcrobotEnv, advance
+from guss.envs.pendulum import VIEW as PENDULUM
+from guss.envs.pendulum import SafePendulumEnv
 from guss.errors import GussError
 
 COUNT = 10_000
@@ -179,14 +181,14 @@ def test_bad_actions_are_told():
 
 def test_pictures_show_the_unsafe_zone_and_the_system():
     red = [240, 176, 176]
-    picture = draw_pendulum(np.pi)
+    picture = PENDULUM.picture(np.asarray([-1.0, 0.0, 0.0]))
     at = lambda image, x, y, span: image[  # noqa: E731
         round((span - y) / (2 * span) * 499), round((x + span) / (2 * span) * 499)
     ].tolist()
     assert at(picture, -np.sin(np.deg2rad(25)), np.cos(np.deg2rad(25)), 1.3) == red
     assert at(picture, np.sin(np.deg2rad(25)), np.cos(np.deg2rad(25)), 1.3) == [255, 255, 255]
     assert at(picture, 0.0, -0.5, 1.3) == [31, 119, 180]
-    picture = draw_acrobot(0.0, 0.0)
+    picture = ACROBOT.picture(np.asarray([1.0, 0.0, 1.0, 0.0, 0.0, 0.0]))
     assert at(picture, 0.0, 1.5, 2.3) == red
     assert at(picture, 0.0, -0.5, 2.3) == [31, 119, 180]
     assert at(picture, 0.0, -1.5, 2.3) == [86, 180, 233]

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guss.envs import make_task
-from guss.envs.toy import PAPER_LAYOUT, SafeToyEnv, ToyLayout, draw_world, toy_task
+from guss.envs.drawing import paint
+from guss.envs.toy import PAPER_LAYOUT, SafeToyEnv, ToyLayout, sketch_world, toy_task
 from guss.errors import GussError
 from guss.runs.toy import safe_cells
 
@@ -85,7 +86,7 @@ def test_render_shows_the_world_and_the_path():
     assert before.dtype == np.uint8
     env.step(np.asarray([1, 1]))
     assert (env.render() != before).any()
-    picture = draw_world(PAPER_LAYOUT, np.asarray([[5.0, 5.0], [25.0, 25.0]]))
+    picture = paint(sketch_world(PAPER_LAYOUT, np.asarray([[5.0, 5.0], [25.0, 25.0]])), (0.0, 50.0))
     at = lambda x, y: picture[round(499 - y / 50 * 499), round(x / 50 * 499)].tolist()  # noqa: E731
     assert at(30, 10) == [190, 190, 190]  # unsafe
     assert at(5, 45) == [255, 255, 255]  # safe

@@ -13,10 +13,11 @@ from test_learning import ORIGIN, add, config, short_pendulum
 from guss.envs import ENVS, EnvSpec
 from guss.envs.pendulum import VIEW
 from guss.errors import GussError
-from guss.reports.replay import Map, Stage, view_of, write_replay
+from guss.reports.replay import Stage, write_replay
 from guss.reports.run import write_figures
 from guss.runs.replaying import Looked, Replay
 from guss.runs.running import run_one
+from guss.runs.showing import BehaviourMap
 from guss.task import Grid
 
 ENVS.add("shown-pendulum", EnvSpec("none", short_pendulum, VIEW), summary="for tests", origin=__name__)
@@ -111,7 +112,7 @@ def test_the_map_holds_the_best_safe_plan_of_each_cell(data):
     cells, count = (4, 3, 5), data.draw(st.integers(1, 12))
     draw = lambda strategy: np.asarray(data.draw(st.lists(strategy, min_size=count, max_size=count)))  # noqa: E731
     cell, safe, usable, reward = (draw(x) for x in (st.integers(0, 59), st.booleans(), st.booleans(), st.floats(-5, 5)))
-    picked = Map.__new__(Map)
+    picked = BehaviourMap.__new__(BehaviourMap)
     picked.cells, picked.dims, picked.shape = cells, [0, 2], (4, 5)
     rewards, risky = picked.best(Looked(None, reward, safe, usable, cell))
     for i in range(4):
@@ -147,4 +148,4 @@ def test_learning_curves_of_runs_of_different_length(stored, tmp_path):
     (picture,) = write_figures([home, short])
     assert picture == home / "figures" / "learning.png"
     assert "GuSS" in (home / "figures" / "learning.svg").read_text()
-    assert view_of(Replay(home, 0, None)) is VIEW
+    assert Replay(home, 0, None).view is VIEW

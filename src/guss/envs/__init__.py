@@ -8,16 +8,30 @@ from typing import Any, Literal
 
 import numpy as np
 
+from guss.envs.drawing import Shape, paint
+from guss.errors import GussError
 from guss.registry import Registry
 from guss.task import Task
+
+
+@dataclass(frozen=True)
+class StateMap:
+    """The plane on which a problem's states are counted, cell by cell."""
+
+    place: Callable[[np.ndarray], np.ndarray]
+    """Observations [..., D] as places [..., 2]."""
+    labels: tuple[str, str]
+    limits: tuple[tuple[float, float], tuple[float, float]]
+    """What lies beyond them is not on the map."""
+    cells: tuple[int, int] = (50, 50)
+    unsafe: tuple[tuple[float, float, float, float], ...] = ()
+    """Rectangles (x from, x to, y from, y to)."""
 
 
 @dataclass(frozen=True)
 class View:
     """How a problem is shown. Arrays are NumPy's; `shown` takes many observations at once, [..., D]."""
 
-    picture: Callable[[np.ndarray], np.ndarray] | None
-    """An observation as an RGB picture, unsafe zones drawn."""
     shown: Callable[[np.ndarray], np.ndarray]
     """What plans are drawn by: a number [...], over time, or a place [..., 2]."""
     labels: tuple[str, ...]
@@ -32,6 +46,18 @@ class View:
     """Which dimensions they are."""
     behaviour_scale: float = 1.0
     """From the descriptor's unit to the one that the names say."""
+    sketch: Callable[[np.ndarray], list[Shape]] | None = None
+    """An observation as shapes (`guss.envs.drawing`), unsafe zones drawn; None: there is nothing to see."""
+    world: tuple[float, float] = (-1.0, 1.0)
+    """The shapes lie in the square [low, high]²."""
+    map: StateMap | None = None
+    """None: states are counted by their first two observations."""
+
+    def picture(self, obs: np.ndarray) -> np.ndarray:
+        """An observation as an RGB picture of 500 × 500 pixels."""
+        if self.sketch is None:
+            raise GussError("this View has no `sketch` to make a picture by")
+        return paint(self.sketch(obs), self.world)
 
 
 @dataclass(frozen=True)

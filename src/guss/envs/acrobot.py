@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from guss.constraint import Constraint, with_params
-from guss.envs import ENVS, EnvSpec, View
-from guss.envs.drawing import INK, UNSAFE, Canvas
+from guss.envs import ENVS, EnvSpec, StateMap, View
+from guss.envs.drawing import INK, UNSAFE, Shape
 from guss.errors import GussError, UnknownNameError
 from guss.task import Grid, Task
 from guss.types import DiscreteActions, Observations, Rollout
@@ -194,36 +194,44 @@ class SafeAcrobotEnv(gymnasium.Env[np.ndarray, np.int64]):
             return None
         if self._state is None:
             raise GussError("SafeAcrobotEnv.render() was called before reset()")
-        return draw_acrobot(float(self._state[0]), float(self._state[1]))
+        return VIEW.picture(self._obs())
 
 
-def draw_acrobot(angle1: float, angle2: float) -> np.ndarray:
-    """Both links at these angles, as an RGB picture."""
-    canvas = Canvas(-2.3, 2.3)
-    canvas.rectangle(-2.3, 2.3, MAX_HEIGHT - 2.0, 2.3, UNSAFE)
-    elbow = np.asarray([np.sin(angle1), -np.cos(angle1)])
-    tip = elbow + np.asarray([np.sin(angle1 + angle2), -np.cos(angle1 + angle2)])
-    canvas.line(np.zeros(2), elbow, 0.18, (31, 119, 180))
-    canvas.line(elbow, tip, 0.18, (86, 180, 233))
-    for joint in (np.zeros(2), elbow):
-        canvas.disc(joint, 0.07, INK)
-    canvas.disc(tip, 0.09, (214, 39, 40) if tip[1] + 2.0 > MAX_HEIGHT else (44, 160, 44))
-    return canvas.image
-
-
-def _height(obs: np.ndarray) -> np.ndarray:
+def _tip(obs: np.ndarray) -> np.ndarray:
+    """The tip's x, and its height above hanging."""
     cos1, sin1, cos2, sin2 = (obs[..., i] for i in range(4))
-    return 2.0 - cos1 - (cos1 * cos2 - sin1 * sin2)
+    return np.stack([sin1 + sin1 * cos2 + cos1 * sin2, 2.0 - cos1 - (cos1 * cos2 - sin1 * sin2)], axis=-1)
+
+
+def _sketch(obs: np.ndarray) -> list[Shape]:
+    """Both links, the unsafe zone red; the tip is red in it and green below."""
+    elbow = (float(obs[1]), -float(obs[0]))
+    x, height = _tip(obs).tolist()
+    return [
+        ("rect", -2.3, 2.3, MAX_HEIGHT - 2.0, 2.3, UNSAFE),
+        ("line", 0.0, 0.0, *elbow, 0.18, "#1f77b4"),
+        ("line", *elbow, x, height - 2.0, 0.18, "#56b4e9"),
+        ("disc", 0.0, 0.0, 0.07, INK),
+        ("disc", *elbow, 0.07, INK),
+        ("disc", x, height - 2.0, 0.09, "#d62728" if height > MAX_HEIGHT else "#2ca02c"),
+    ]
 
 
 VIEW = View(
-    picture=lambda obs: draw_acrobot(float(np.arctan2(obs[1], obs[0])), float(np.arctan2(obs[3], obs[2]))),
-    shown=_height,
+    shown=lambda obs: _tip(obs)[..., 1],
     labels=("height of the tip",),
     limits=((0.0, 4.0),),
     unsafe=((MAX_HEIGHT, 4.0),),
     behaviour=("x of the tip at the plan's end", "y of the tip at the plan's end"),
     behaviour_dims=(2, 3),
+    sketch=_sketch,
+    world=(-2.3, 2.3),
+    map=StateMap(
+        place=_tip,
+        labels=("x of the tip", "height of the tip above hanging"),
+        limits=((-2.0, 2.0), (0.0, 4.0)),
+        unsafe=((-2.0, 2.0, MAX_HEIGHT, 4.0),),
+    ),
 )
 
 ENVS.add(

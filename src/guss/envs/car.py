@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from guss.constraint import Constraint, with_params
-from guss.envs import ENVS, EnvSpec, View
-from guss.envs.car_drawing import draw_from_car
+from guss.envs import ENVS, EnvSpec, StateMap, View
+from guss.envs.car_drawing import SIGHT, UNSAFE_RADIUS, nearest_hazard, sketch_from_car
 from guss.envs.car_world import (
     BINS,
     FULL_SIZE,
@@ -207,12 +207,21 @@ def _place_from_goal(obs: np.ndarray) -> np.ndarray:
     return -np.concatenate([cos * x - sin * y, sin * x + cos * y], axis=-1)
 
 
+UNSAFE_SIDE = 0.5 * np.pi**0.5 * UNSAFE_RADIUS  # half of a square's as large as the unsafe disc around the car
+
 VIEW = View(
-    picture=lambda obs: draw_from_car(obs[GOAL], obs[LIDAR], LIDAR_LIMIT),
     shown=_place_from_goal,
     labels=("x from the goal [m]", "y from the goal [m]"),
     limits=((-3.0, 3.0), (-3.0, 3.0)),
     behaviour=("goal to the car's left at the plan's end [m]", "goal behind the car at the plan's end [m]"),
+    sketch=lambda obs: sketch_from_car(obs[GOAL], obs[LIDAR], LIDAR_LIMIT),
+    world=(-SIGHT, SIGHT),
+    map=StateMap(
+        place=lambda obs: nearest_hazard(obs[..., LIDAR]),
+        labels=("nearest hazard: to the right of the car [m]", "ahead of the car [m]"),
+        limits=((-SIGHT, SIGHT), (-SIGHT, SIGHT)),
+        unsafe=((-UNSAFE_SIDE, UNSAFE_SIDE, -UNSAFE_SIDE, UNSAFE_SIDE),),
+    ),
 )
 
 

@@ -15,7 +15,7 @@ from guss.envs.car_world import (
     NUM_POSITIONS,
     load_mujoco,
 )
-from guss.envs.drawing import INK, Canvas, Colour
+from guss.envs.drawing import INK, Shape
 from guss.errors import GussError
 
 PIXELS = 640
@@ -86,23 +86,37 @@ class CarPicture:
         self.renderer.close()
 
 
-def draw_from_car(goal: np.ndarray, lidar: np.ndarray, limit: float) -> np.ndarray:
+SIGHT = 1.6  # how far a picture from the car reaches
+
+
+def sketch_from_car(goal: np.ndarray, lidar: np.ndarray, limit: float) -> list[Shape]:
     """What the car observes, seen from above with the car in the middle and its front up.
 
     A bin's wedge is the redder the higher its reading, and ends where the hazard would be; dark red beyond the limit.
     """
-    canvas = Canvas(-1.6, 1.6)
-    angle = np.arctan2(-canvas.y, -canvas.x) % (2.0 * np.pi)  # turned by half a circle: front up
-    distance = np.hypot(canvas.x, canvas.y)
-    for i, reading in enumerate(np.clip(lidar, 1e-3, 1.0)):
-        wedge = np.floor(angle * len(lidar) / (2.0 * np.pi)) == i
+    shapes: list[Shape] = []
+    width = 2.0 * np.pi / len(lidar)
+    for i, reading in enumerate(np.clip(lidar, 1e-3, 1.0).tolist()):
+        wedge = (np.pi / 2 + i * width, np.pi / 2 + (i + 1) * width)  # the car's +x is its left
         shade = 255 - int(200 * reading)
-        colour: Colour = (170, 10, 10) if reading > limit else (255, shade, shade)
-        canvas.paint(wedge & (np.abs(distance + np.log(reading)) < 0.04), colour)
-        canvas.paint(wedge & (distance > 0.22) & (distance < 0.28), colour)
-    canvas.disc(-np.asarray(goal, float), GOAL_RADIUS, (140, 205, 150))
-    canvas.rectangle(-0.1, 0.1, -0.16, 0.17, (31, 108, 173))
-    canvas.rectangle(-0.05, 0.05, 0.12, 0.17, (242, 191, 51))
-    for side in (-0.13, 0.13):
-        canvas.rectangle(side - 0.025, side + 0.025, -0.15, -0.05, INK)
-    return canvas.image
+        colour = "#aa0a0a" if reading > limit else f"#ff{shade:02x}{shade:02x}"
+        distance = -float(np.log(reading))
+        if distance < 1.5 * SIGHT:  # else it is outside of the picture
+            shapes.append(("ring", max(distance - 0.04, 0.0), distance + 0.04, *wedge, colour))
+        shapes.append(("ring", 0.22, 0.28, *wedge, colour))
+    x, y = (-np.asarray(goal, float)).tolist()
+    return [
+        *shapes,
+        ("disc", x, y, GOAL_RADIUS, "#8ccd96"),
+        ("rect", -0.1, 0.1, -0.16, 0.17, "#1f6cad"),
+        ("rect", -0.05, 0.05, 0.12, 0.17, "#f2bf33"),
+        *(("rect", side - 0.025, side + 0.025, -0.15, -0.05, INK) for side in (-0.13, 0.13)),
+    ]
+
+
+def nearest_hazard(lidar: np.ndarray) -> np.ndarray:
+    """Where the strongest of the readings [..., bins] puts a hazard, in the middle of its bin: to the right, ahead."""
+    strongest = lidar.argmax(axis=-1)
+    angle = bin_angles(lidar.shape[-1])[strongest]
+    distance = -np.log(np.clip(lidar.max(axis=-1), 1e-3, 1.0))
+    return -np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=-1)

@@ -1,45 +1,67 @@
-"""A small canvas for `render`: shapes on a picture, without a window system."""
+"""Pictures as lists of shapes, which a browser can draw too; and a small canvas for them, without a window system.
+
+("disc", x, y, radius, colour)
+("line", x0, y0, x1, y1, width, colour)              with round ends
+("rect", x0, x1, y0, y1, colour)
+("sector", radius, start, stop, colour)              of a disc around the origin
+("ring", inner, outer, start, stop, colour)          a sector without its middle
+
+Angles are in radians from upright and grow to the left; y points upwards; colours are "#rrggbb".
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
-Colour = tuple[int, int, int]
-UNSAFE: Colour = (240, 176, 176)
-INK: Colour = (60, 60, 60)
+from guss.errors import UnknownNameError
+
+Shape = tuple[Any, ...]
+UNSAFE, INK = "#f0b0b0", "#3c3c3c"
+KINDS = ("disc", "line", "rect", "sector", "ring")
+
+
+def paint(shapes: Iterable[Shape], world: tuple[float, float], pixels: int = 500) -> np.ndarray:
+    """Shapes in the region [low, high]² as a square RGB picture, one over the other."""
+    canvas = Canvas(world, pixels)
+    for kind, *numbers, colour in shapes:
+        if kind not in KINDS:
+            raise UnknownNameError("shape", str(kind), KINDS)
+        canvas.image[getattr(canvas, kind)(*numbers)] = tuple(bytes.fromhex(colour[1:]))
+    return canvas.image
 
 
 class Canvas:
-    """A square picture of the region [low, high]², y upwards."""
+    """A square picture of a region; each kind of shape as the pixels that it covers."""
 
-    def __init__(self, low: float, high: float, pixels: int = 500) -> None:
-        axis = np.linspace(low, high, pixels)
+    def __init__(self, world: tuple[float, float], pixels: int) -> None:
+        axis = np.linspace(*world, pixels)
         self.x, self.y = axis[None, :], axis[::-1][:, None]
+        self.squared, self.angle = self.x**2 + self.y**2, np.arctan2(-self.x, self.y)
         self.image = np.full((pixels, pixels, 3), 255, np.uint8)
 
-    def paint(self, where: np.ndarray, colour: Colour) -> None:
-        """Colour the pixels of a mask."""
-        self.image[where] = colour
-
-    def rectangle(self, x0: float, x1: float, y0: float, y1: float, colour: Colour) -> None:
+    def rect(self, x0: float, x1: float, y0: float, y1: float) -> np.ndarray:
         """A filled rectangle."""
-        self.paint((self.x >= x0) & (self.x <= x1) & (self.y >= y0) & (self.y <= y1), colour)
+        return (self.x >= x0) & (self.x <= x1) & (self.y >= y0) & (self.y <= y1)
 
-    def disc(self, centre: np.ndarray, radius: float, colour: Colour) -> None:
+    def disc(self, x: float, y: float, radius: float) -> np.ndarray:
         """A filled circle."""
-        self.paint((self.x - centre[0]) ** 2 + (self.y - centre[1]) ** 2 <= radius**2, colour)
+        return (self.x - x) ** 2 + (self.y - y) ** 2 <= radius**2
 
-    def sector(self, radius: float, start: float, stop: float, colour: Colour) -> None:
-        """A slice of a disc around the origin; angles from upright, growing to the left, in radians."""
-        angle = np.arctan2(-self.x, self.y)
-        self.paint((self.x**2 + self.y**2 <= radius**2) & (angle >= start) & (angle <= stop), colour)
+    def sector(self, radius: float, start: float, stop: float) -> np.ndarray:
+        """A slice of a disc around the origin."""
+        return self.ring(0.0, radius, start, stop)
 
-    def line(self, start: np.ndarray, stop: np.ndarray, width: float, colour: Colour) -> None:
+    def ring(self, inner: float, outer: float, start: float, stop: float) -> np.ndarray:
+        """A slice of what is left of a disc around the origin without its middle."""
+        between = (self.squared >= inner**2) & (self.squared <= outer**2)
+        return between & ((self.angle - start) % (2.0 * np.pi) <= stop - start)
+
+    def line(self, x0: float, y0: float, x1: float, y1: float, width: float) -> np.ndarray:
         """A line with round ends."""
-        direction = np.asarray(stop, float) - start
-        along = ((self.x - start[0]) * direction[0] + (self.y - start[1]) * direction[1]) / max(
-            direction @ direction, 1e-12
-        )
+        dx, dy = x1 - x0, y1 - y0
+        along = ((self.x - x0) * dx + (self.y - y0) * dy) / max(dx * dx + dy * dy, 1e-12)
         along = np.clip(along, 0.0, 1.0)
-        distance = (self.x - start[0] - along * direction[0]) ** 2 + (self.y - start[1] - along * direction[1]) ** 2
-        self.paint(distance <= (width / 2) ** 2, colour)
+        return (self.x - x0 - along * dx) ** 2 + (self.y - y0 - along * dy) ** 2 <= (width / 2) ** 2

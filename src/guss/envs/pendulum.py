@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from guss.constraint import Constraint, with_params
-from guss.envs import ENVS, EnvSpec, View
-from guss.envs.drawing import INK, UNSAFE, Canvas
+from guss.envs import ENVS, EnvSpec, StateMap, View
+from guss.envs.drawing import INK, UNSAFE, Shape
 from guss.errors import GussError, UnknownNameError
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations, Rollout
@@ -188,7 +188,7 @@ class SafePendulumEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             return None
         if self._state is None:
             raise GussError("SafePendulumEnv.render() was called before reset()")
-        return draw_pendulum(float(self._state[0]))
+        return VIEW.picture(self._obs())
 
 
 def _one_number(action: Any) -> float:
@@ -198,29 +198,35 @@ def _one_number(action: Any) -> float:
     return float(values[0])
 
 
-def draw_pendulum(angle: float) -> np.ndarray:
-    """The pendulum at an angle, as an RGB picture."""
-    canvas = Canvas(-1.3, 1.3)
+def _sketch(obs: np.ndarray) -> list[Shape]:
+    """The pendulum, unsafe angles red."""
     low, high = np.deg2rad(UNSAFE_DEGREES).tolist()
-    canvas.sector(1.2, low, high, UNSAFE)
-    tip = np.asarray([-np.sin(angle), np.cos(angle)])
-    canvas.line(np.zeros(2), tip, 0.16, (31, 119, 180))
-    canvas.disc(np.zeros(2), 0.05, INK)
-    return canvas.image
+    return [
+        ("sector", 1.2, low, high, UNSAFE),
+        ("line", 0.0, 0.0, -float(obs[1]), float(obs[0]), 0.16, "#1f77b4"),
+        ("disc", 0.0, 0.0, 0.05, INK),
+    ]
 
 
 def _degrees(obs: np.ndarray) -> np.ndarray:
-    return np.rad2deg(np.arctan2(obs[..., 1], obs[..., 0]))
+    return np.asarray(np.rad2deg(np.arctan2(obs[..., 1], obs[..., 0])))
 
 
 VIEW = View(
-    picture=lambda obs: draw_pendulum(float(np.arctan2(obs[1], obs[0]))),
     shown=_degrees,
     labels=("angle from upright [°]",),
     limits=((-180.0, 180.0),),
     unsafe=(UNSAFE_DEGREES,),
     behaviour=("angle halfway through the plan [°]", "angle at its end [°]"),
     behaviour_scale=180.0 / np.pi,
+    sketch=_sketch,
+    world=(-1.3, 1.3),
+    map=StateMap(
+        place=lambda obs: np.stack([_degrees(obs), obs[..., 2]], axis=-1),
+        labels=("angle from upright [°]", "speed [rad/s]"),
+        limits=((-180.0, 180.0), (-MAX_SPEED, MAX_SPEED)),
+        unsafe=((*UNSAFE_DEGREES, -MAX_SPEED, MAX_SPEED),),
+    ),
 )
 
 ENVS.add(

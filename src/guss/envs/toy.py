@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from guss.constraint import Constraint, with_params
-from guss.envs import ENVS, EnvSpec, View
-from guss.envs.drawing import Canvas
+from guss.envs import ENVS, EnvSpec, StateMap, View
+from guss.envs.drawing import Shape, paint
 from guss.errors import GussError, UnknownNameError
 from guss.task import Grid, Task
 from guss.types import DiscreteActions, Observations, Rollout
@@ -233,34 +233,35 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             return None
         if not self._path:
             raise GussError("SafeToyEnv.render() was called before reset()")
-        return draw_world(self.layout, np.stack(self._path))
+        return paint(sketch_world(self.layout, np.stack(self._path)), (0.0, self.layout.size))
 
 
-def draw_world(layout: ToyLayout, path: np.ndarray) -> np.ndarray:
-    """The layout and a path [steps, 2] as an RGB picture."""
-    canvas = Canvas(0.0, layout.size)
-    areas = layout.areas()
-    for x0, x1, y0, y1 in areas.tolist():
-        canvas.rectangle(x0, x1, y0, y1, (190, 190, 190))
-    unit = layout.size / 50.0
-    canvas.disc(np.asarray(layout.goal), layout.goal_radius, (198, 235, 198))
-    canvas.disc(np.asarray(layout.goal), 0.8 * unit, (44, 160, 44))
-    canvas.disc(np.asarray(layout.start), 0.8 * unit, (80, 80, 80))
-    for point in path:
-        x, y = point
-        unsafe = ((x >= areas[:, 0]) & (x <= areas[:, 1]) & (y >= areas[:, 2]) & (y <= areas[:, 3])).any()
-        canvas.disc(point, 0.35 * unit, (214, 39, 40) if unsafe else (31, 119, 180))
-    canvas.disc(path[-1], 0.9 * unit, (31, 60, 136))
-    return canvas.image
+def sketch_world(layout: ToyLayout, path: np.ndarray) -> list[Shape]:
+    """The layout and a path [steps, 2]."""
+    unit, goal = layout.size / 50.0, layout.goal
+    shapes: list[Shape] = [("rect", *area, "#bebebe") for area in layout.unsafe]
+    shapes += [("disc", *goal, layout.goal_radius, "#c6ebc6"), ("disc", *goal, 0.8 * unit, "#2ca02c")]
+    shapes += [("disc", *layout.start, 0.8 * unit, "#505050")]
+    for x, y in path.tolist():
+        unsafe = any(x0 <= x <= x1 and y0 <= y <= y1 for x0, x1, y0, y1 in layout.unsafe)
+        shapes.append(("disc", x, y, 0.35 * unit, "#d62728" if unsafe else "#1f77b4"))
+    return [*shapes, ("disc", *path[-1].tolist(), 0.9 * unit, "#1f3c88")]
 
 
 VIEW = View(
-    picture=None,
     shown=lambda obs: obs,
     labels=("x", "y"),
     limits=((0.0, PAPER_LAYOUT.size),) * 2,
     unsafe=PAPER_LAYOUT.unsafe,
     behaviour=("x at the plan's end", "y at the plan's end"),
+    sketch=lambda obs: sketch_world(PAPER_LAYOUT, obs[None]),
+    world=(0.0, PAPER_LAYOUT.size),
+    map=StateMap(
+        place=lambda obs: obs,
+        labels=("x", "y"),
+        limits=((0.0, PAPER_LAYOUT.size), (0.0, PAPER_LAYOUT.size)),
+        unsafe=tuple((x0, x1, y0, y1) for x0, x1, y0, y1 in PAPER_LAYOUT.unsafe),
+    ),
 )
 
 ENVS.add(

@@ -12,26 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from guss.envs import View
 from guss.errors import GussError
 from guss.planners.elites import ElitePlanner
 from guss.reports.style import new_canvas, plt, style_of
-from guss.runs.replaying import Replay, Scene, Thought
+from guss.runs.replaying import Replay, Scene
+from guss.runs.showing import BehaviourMap
 
 SAFE, RISKY, CHOSEN, ZONE = "#7fb0d3", "#d6604d", "#08306b", "#f6c9c4"
 PAST = 20
 MAX_FRAMES = 100
-
-
-def view_of(replay: Replay) -> View:
-    """How the run's environment is shown; plainly by its first observation if it does not say."""
-    found = replay.view
-    if found is not None:
-        return found
-    values = np.stack([trace.obs[:, 0] for trace in replay.traces])
-    edge = 0.05 * float(np.ptp(values)) + 1e-6
-    limits = (float(values.min()) - edge, float(values.max()) + edge)
-    return View(None, lambda obs: obs[..., 0], ("observation 0",), (limits,))
 
 
 def write_replay(
@@ -87,10 +76,10 @@ class Stage:
     """The figure of a replay. What stays is drawn once; what changes is drawn on top of it, frame by frame."""
 
     def __init__(self, replay: Replay, dpi: int) -> None:
-        self.replay, self.view = replay, view_of(replay)
+        self.replay, self.view = replay, replay.view
         self.place = len(self.view.labels) == 2
         self.scenes: list[Scene] = []
-        names = ["picture"] * (self.view.picture is not None) + ["plans"] + ["archive"] * replay.thinks
+        names = ["picture"] * (self.view.sketch is not None) + ["plans"] + ["archive"] * replay.thinks
         self.figure = new_canvas(11.2, 5.9, dpi)
         self.axes: Any = self.figure.subplot_mosaic(
             [names, ["course"] * len(names)], height_ratios=[3.2, 1.0], gridspec_kw={"hspace": 0.08}
@@ -130,27 +119,20 @@ class Stage:
         first += f"   |   step {scene.step + 1} of {len(replay)}"
         second = f"so far: mean reward {np.mean([s.reward for s in so_far]):.3f}, unsafe steps {unsafe}"
         if scene.thought is not None:
-            d, looked = scene.thought.diagnostics, scene.thought.looked
-            second += f"   |   {looked.safe.sum()} of {len(looked.safe)} plans predicted safe; the chosen one: "
-            second += "safe" if d.cost <= 0 and d.hard <= 0 else "UNSAFE, the least bad"
-            second += f", reward {float(d.reward):.2f}" + (", fallback action" if d.fallback else "")
+            second += f"   |   {scene.thought.in_words()}"
         return f"{first}\n{second}"
 
     # -------------------------------------------------------------------------------------------------- the system
 
     def _prepare_picture(self, axes: Any) -> None:
-        picture = self.view.picture
-        assert picture is not None
-        height, width = picture(self.replay.traces[self.replay.row].obs[0]).shape[:2]
+        height, width = self.view.picture(self.replay.traces[self.replay.row].obs[0]).shape[:2]
         axes.set(
-            xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[], aspect="equal", title="the system (red: unsafe)"
+            xlim=(0, width), ylim=(height, 0), xticks=[], yticks=[], aspect="equal", title="the system (shaded: unsafe)"
         )
         axes.spines[:].set_visible(False)
 
     def _draw_picture(self, axes: Any, scene: Scene) -> Iterable[Any]:
-        picture = self.view.picture
-        assert picture is not None
-        image = picture(scene.obs)
+        image = self.view.picture(scene.obs)
         yield axes.imshow(image, extent=(0, image.shape[1], image.shape[0], 0))
 
     # --------------------------------------------------------------------------------------------------- the plans
@@ -212,9 +194,9 @@ class Stage:
     # ------------------------------------------------------------------------------------------------- the archive
 
     def _prepare_archive(self, axes: Any) -> None:
-        self.map = Map(self.replay, self.view)
-        axes.set(xlim=self.map.extent[:2], ylim=self.map.extent[2:], xlabel=self.view.behaviour[0])
-        axes.set_ylabel(self.view.behaviour[1] if len(self.map.dims) > 1 else "")
+        self.map = BehaviourMap(self.replay.task.grid, self.view)
+        axes.set(xlim=self.map.extent[:2], ylim=self.map.extent[2:])
+        axes.set(xlabel=self.map.labels[0], ylabel=self.map.labels[1])
         kept = self.replay.loop is not None and isinstance(self.replay.loop.planner, ElitePlanner)
         axes.set_title("archive: the best plan of each kind" if kept else "the best plan of each kind")
         bar = self.figure.colorbar(plt.cm.ScalarMappable(cmap="viridis"), ax=axes, shrink=0.7, ticks=[0, 1])
@@ -227,7 +209,7 @@ class Stage:
         how = {"extent": self.map.extent, "origin": "lower", "aspect": "auto", "interpolation": "nearest"}
         yield axes.imshow(np.where(risky, 1.0, np.nan).T, cmap="autumn", vmin=1.0, vmax=2.0, **how)
         yield axes.imshow(rewards.T, cmap="viridis", **how)
-        yield from axes.plot(*self.map.place_of(scene.thought), "o", ms=13, mfc="none", mec=CHOSEN, mew=1.8)
+        yield from axes.plot(*self.map.place_of(scene.thought.behaviour), "o", ms=13, mfc="none", mec=CHOSEN, mew=1.8)
 
     # -------------------------------------------------------------------------------------------------- the course
 
@@ -248,32 +230,3 @@ class Stage:
         unsafe = np.flatnonzero([s.unsafe for s in self.scenes])
         yield from axes.plot(unsafe + 1, self.course[unsafe], "o", color="#b2182b", ms=3.5)
         yield axes.axvline(scene.step + 1, color=CHOSEN, lw=1.0)
-
-
-class Map:
-    """The two dimensions of behaviour by which plans are laid out."""
-
-    def __init__(self, replay: Replay, view: View) -> None:
-        grid = replay.task.grid
-        self.cells, self.scale = grid.cells, view.behaviour_scale
-        self.dims = [d for d in view.behaviour_dims if d < len(grid.cells)]
-        self.shape = (*(grid.cells[d] for d in self.dims), 1)[:2]
-        low, high = (
-            np.append(self.scale * np.asarray(x)[self.dims], e)[:2] for x, e in ((grid.low, 0), (grid.high, 1))
-        )
-        self.low, self.high = low, high
-        self.extent = (low[0], high[0], low[1], high[1])
-
-    def place_of(self, thought: Thought) -> np.ndarray:
-        """Where the chosen plan is."""
-        return np.clip(np.append(self.scale * thought.behaviour[self.dims], 0.5)[:2], self.low, self.high)
-
-    def best(self, looked: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Per cell: the highest reward of safe plans (NaN if none), and whether there are only unsafe ones."""
-        where = np.unravel_index(looked.cell, self.cells)
-        index = (*(where[d] for d in self.dims), np.zeros_like(where[0]))[:2]
-        rewards, risky = np.full(self.shape, -np.inf), np.zeros(self.shape, bool)
-        good, bad = looked.usable & looked.safe, looked.usable & ~looked.safe
-        np.maximum.at(rewards, tuple(i[good] for i in index), looked.reward[good])
-        risky[tuple(i[bad] for i in index)] = True
-        return np.where(np.isinf(rewards), np.nan, rewards), risky & np.isinf(rewards)

@@ -3,6 +3,7 @@
 config.json       everything that decides the outcome, and where it came from
 episodes.jsonl    a line per seed and episode; nothing in it depends on the clock or the machine
 timings.jsonl     a line per episode, or per turn of several: seconds, model error, host
+maps.json.gz      where its states were, counted; film.json.gz: one episode to be seen (both: `guss pack`)
 data.npz          logged transitions it started from, if any
 traces/seed<S>-ep<E>.npz   of several episodes that a baseline plays at once, the first
 checkpoints/ep<E>.ckpt   everything needed to go on after E episodes; the last two
@@ -17,6 +18,7 @@ import io
 import json
 import os
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -78,14 +80,59 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
     A file that was packed since (`gzip episodes.jsonl`) is read as it is.
     """
+    return [row for row, _ in raw_lines(path)]
+
+
+def raw_lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
+    """The same with the bytes of each line."""
     packed = path.with_name(f"{path.name}.gz")
     try:
-        text = gzip.decompress(packed.read_bytes()).decode() if packed.exists() else path.read_text()
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        content = unpacked(packed) if packed.exists() else path.read_bytes()
+        return [(json.loads(line), line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
     except OSError as error:
         raise GussError(f"cannot read {path}: {error.strerror}") from error
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise GussError(f"{path} holds a line that is not JSON: {error}") from error
+
+
+def packed_bytes(content: bytes) -> bytes:
+    """Compressed by gzip, always to the same bytes: without the time and a name."""
+    buffer = io.BytesIO()
+    with gzip.GzipFile("", "wb", 9, buffer, mtime=0) as file:
+        file.write(content)
+    return buffer.getvalue()
+
+
+def unpacked(path: Path) -> bytes:
+    """What a file holds that gzip compressed."""
+    content = path.read_bytes()
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise GussError(f"{path} is damaged, or not compressed by gzip: {error}") from error
+
+
+def write_packed(path: Path, data: dict[str, Any]) -> None:
+    """JSON, compressed, atomically; the same data give the same bytes."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    write_atomically(path, packed_bytes(text.encode()))
+
+
+def read_packed(path: Path, what: str, schema: int, names: Sequence[str]) -> dict[str, Any]:
+    """What `write_packed` wrote: `what`, which has these names; other files are told."""
+    try:
+        data = json.loads(unpacked(path))
+    except OSError as error:
+        raise GussError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise GussError(f"{path} is not {what}: it holds no JSON ({error})") from error
+    if not isinstance(data, dict) or "schema" not in data:
+        raise GussError(f"{path} is not {what}: it names no schema")
+    if data["schema"] != schema:
+        raise GussError(f"{path} has schema {data['schema']!r}, this version of guss reads {schema}; update guss")
+    if missing := [name for name in names if name not in data]:
+        raise GussError(f"{path} is not {what}: it has no {', '.join(missing)}")
+    return data
 
 
 def by_seed(episodes: list[dict[str, Any]], field: str) -> np.ndarray:
@@ -128,8 +175,8 @@ def read_start(home: Path, digest: str | None) -> Trace | None:
     return data
 
 
-def unsafe_steps(task: Task, moves: Transition) -> np.ndarray:
-    """Where any soft constraint is violated, whatever its bound: [T, S]."""
+def unsafe_steps(task: Task, moves: Transition | Trace) -> np.ndarray:
+    """Where any soft constraint is violated, whatever its bound: [T, S], or [T] of a trace."""
     soft = np.asarray(task.soft, bool)
     return np.any(np.asarray(moves.cost)[..., soft] > 0, axis=-1)
 

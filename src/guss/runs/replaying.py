@@ -23,8 +23,9 @@ from guss.planners.engine import Diagnostics, Monitor, Plan
 from guss.runs.config import spec_of_run
 from guss.runs.learning import PlanningLoop
 from guss.runs.modelling import FitNews, fit_log, log_of_run
-from guss.runs.records import read_lines, trace_path
+from guss.runs.records import read_lines, trace_path, unsafe_steps
 from guss.runs.running import checkpoint_after, read_config
+from guss.runs.showing import plain_view
 from guss.types import Model, Planner, Rollout, Scores
 
 
@@ -70,6 +71,13 @@ class Thought(NamedTuple):
     behaviour: np.ndarray  # its descriptor
     diagnostics: Diagnostics
 
+    def in_words(self) -> str:
+        """What came out of it."""
+        d, looked = self.diagnostics, self.looked
+        words = f"{looked.safe.sum()} of {len(looked.safe)} plans predicted safe; the chosen one: "
+        words += "safe" if d.cost <= 0 and d.hard <= 0 else "UNSAFE, the least bad"
+        return words + f", reward {float(d.reward):.2f}" + (", fallback action" if d.fallback else "")
+
 
 class Scene(NamedTuple):
     """One step of a stored episode."""
@@ -94,7 +102,7 @@ class Replay:
         self.loop = PlanningLoop(self.config) if self.config.baseline is None else None
         """What planned; None for a policy, which does not."""
         spec = spec_of_run(self.config)
-        self.view, self.task = spec.view, self.config.tasks(spec.make_task())[0]
+        self.task = self.config.tasks(spec.make_task())[0]
         seeds = self.config.seeds
         self.seed = seeds[0] if seed is None else seed
         if self.seed not in seeds:
@@ -112,6 +120,8 @@ class Replay:
                 f"first is, as episode {near}"
             )
         self.traces = [read_trace(trace_path(home, each, self.episode)) for each in seeds]
+        self.view = spec.view or plain_view(np.concatenate([trace.obs for trace in self.traces]))
+        """How the environment is shown; plainly if it does not say."""
         self.random = self.config.is_random(self.episode)
         self.models: Model | None = self._models(home, on_fit) if self.thinks else None
         self.thought, self.alike = 0, 0
@@ -155,8 +165,7 @@ class Replay:
         """Step by step."""
         mine = self.traces[self.row]
         assert mine.reward is not None
-        assert mine.cost is not None
-        soft = np.asarray(self.task.soft, bool)
+        unsafe = unsafe_steps(self.task, mine)
         thoughts = self._thoughts() if self.thinks else iter(())
         for t in range(len(self)):
             thought = next(thoughts, None)
@@ -168,7 +177,7 @@ class Replay:
                 obs=mine.obs[t],
                 action=mine.action[t],
                 reward=float(mine.reward[t]),
-                unsafe=bool((mine.cost[t, soft] > 0).any()),
+                unsafe=bool(unsafe[t]),
                 next_obs=mine.next_obs[t],
                 jumped=not mine.use[t],
                 thought=thought,

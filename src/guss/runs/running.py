@@ -31,6 +31,7 @@ from guss.runs.records import (
 )
 from guss.runs.writers import check_writers, open_writers
 
+PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
 OnEpisode = Callable[[EpisodeNews], Any] | None
 OnStep = Callable[[int], Any] | None
 
@@ -71,6 +72,8 @@ def run_one(
         for name in ("traces", "checkpoints"):
             shutil.rmtree(home / name, ignore_errors=True)
             (home / name).mkdir()
+        for name in (*PACKED, "maps.json.gz", "film.json.gz"):  # of the run that was here before
+            (home / name).unlink(missing_ok=True)
         for name in ("episodes.jsonl", "timings.jsonl"):
             (home / name).write_bytes(b"")
         write_start(home, data)
@@ -90,6 +93,11 @@ def resume_run(
     """Go on with an interrupted run, from its last checkpoint or the one before; ends as if never interrupted."""
     check_writers(logs)
     config = read_config(home)
+    if any((home / name).exists() for name in PACKED):
+        raise GussError(
+            f"{home} is a packed run (its records are {', '.join(PACKED)}): it has no checkpoint to go on from; resume "
+            f"the run that it is a copy of, or run it anew with --overwrite"
+        )
     with locked(home):
         loop = make_loop(config, read_start(home, config.data))
         stored = newest_checkpoint(home, previous)
@@ -140,7 +148,7 @@ def _checkpoints(home: Path) -> list[Path]:
 
 def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any) -> None:
     """Keep what is needed to go on, and the one before; older ones go."""
-    checkpoint.save(home / "checkpoints" / f"ep{done:06d}.ckpt", "run", meta, state)
+    checkpoint.save(checkpoint_path(home, done), "run", meta, state)
     for old in _checkpoints(home)[2:]:
         old.unlink()
 
@@ -166,7 +174,12 @@ def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
         ) from error
 
 
+def checkpoint_path(home: Path, episodes: int) -> Path:
+    """Where the checkpoint after that many episodes is, if it is still there."""
+    return home / "checkpoints" / f"ep{episodes:06d}.ckpt"
+
+
 def checkpoint_after(home: Path, episodes: int) -> Stored | None:
     """The checkpoint after that many episodes, if it is still there."""
-    path = home / "checkpoints" / f"ep{episodes:06d}.ckpt"
+    path = checkpoint_path(home, episodes)
     return checkpoint.load(path, "run") if path.exists() else None

@@ -1,0 +1,57 @@
+"""By what an episode is shown, drawn or filmed: plainly where an environment does not say, plans by their behaviour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from guss.envs import StateMap, View
+from guss.task import Grid
+
+
+def plain_view(obs: np.ndarray) -> View:
+    """An environment that does not say how it is shown: by its first observation, over all of [N, D]."""
+    return View(lambda obs: obs[..., 0], ("observation 0",), (_limits(obs[:, 0]),))
+
+
+def plain_map(obs: np.ndarray) -> StateMap | None:
+    """Its states: by the first two observations; None if there is one only."""
+    if obs.shape[1] < 2:
+        return None
+    labels, limits = ("observation 0", "observation 1"), (_limits(obs[:, 0]), _limits(obs[:, 1]))
+    return StateMap(lambda obs: obs[..., :2], labels, limits)
+
+
+def _limits(values: np.ndarray) -> tuple[float, float]:
+    edge = 0.05 * float(np.ptp(values)) + 1e-6
+    return float(values.min()) - edge, float(values.max()) + edge
+
+
+class BehaviourMap:
+    """The two dimensions of behaviour by which plans are laid out."""
+
+    def __init__(self, grid: Grid, view: View) -> None:
+        self.cells, self.scale = grid.cells, view.behaviour_scale
+        self.dims = [d for d in view.behaviour_dims if d < len(grid.cells)]
+        self.labels = (view.behaviour[0], view.behaviour[1] if len(self.dims) > 1 else "")
+        self.shape = (*(grid.cells[d] for d in self.dims), 1)[:2]
+        low, high = (
+            np.append(self.scale * np.asarray(x)[self.dims], e)[:2] for x, e in ((grid.low, 0), (grid.high, 1))
+        )
+        self.low, self.high = low, high
+        self.extent = (low[0], high[0], low[1], high[1])
+
+    def place_of(self, behaviour: np.ndarray) -> np.ndarray:
+        """Where a plan is."""
+        return np.clip(np.append(self.scale * behaviour[self.dims], 0.5)[:2], self.low, self.high)
+
+    def best(self, looked: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Per cell: the highest reward of safe plans (NaN if none), and whether there are only unsafe ones."""
+        where = np.unravel_index(looked.cell, self.cells)
+        index = (*(where[d] for d in self.dims), np.zeros_like(where[0]))[:2]
+        rewards, risky = np.full(self.shape, -np.inf), np.zeros(self.shape, bool)
+        good, bad = looked.usable & looked.safe, looked.usable & ~looked.safe
+        np.maximum.at(rewards, tuple(i[good] for i in index), looked.reward[good])
+        risky[tuple(i[bad] for i in index)] = True
+        return np.where(np.isinf(rewards), np.nan, rewards), risky & np.isinf(rewards)
