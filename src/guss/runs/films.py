@@ -150,7 +150,7 @@ class Camera:
         """One step."""
         shapes = [] if self.view.sketch is None else self.view.sketch(scene.obs)
         low, high = self.view.world
-        round_to = lambda x: x if isinstance(x, str) else rounded(np.asarray(x), min(high - low, 1.0))  # noqa: E731
+        round_to = lambda x: x if isinstance(x, str) else rounded(x, min(high - low, 1.0))  # noqa: E731
         still: dict[str, Any] = {
             "step": scene.step,
             "shapes": [[round_to(x) for x in shape] for shape in shapes],
@@ -198,7 +198,7 @@ class Camera:
         return list(each) if values.ndim == 1 else [list(place) for place in zip(*each, strict=True)]
 
 
-def rounded(values: np.ndarray, span: float) -> Any:
+def rounded(values: Any, span: float) -> Any:
     """As plain numbers with so many decimals that a thousandth of the span is seen."""
     decimals = 0 if span <= 0 else max(0, int(np.ceil(np.log10(FINENESS / span) - 1e-9)))
     plain = np.asarray(values, float).round(decimals) + 0.0  # no −0
