@@ -18,7 +18,7 @@ from guss.envs.pendulum import VIEW, pendulum_task
 from guss.errors import GussError
 from guss.reports.run import summarise_run
 from guss.runs import films, maps
-from guss.runs.films import make_film, read_film, some_plans, write_film
+from guss.runs.films import make_film, read_film, rounded, some_plans, write_film
 from guss.runs.maps import make_maps, read_maps, write_maps
 from guss.runs.packing import pack_run
 from guss.runs.records import packed_bytes, read_lines, trace_path, write_json
@@ -69,8 +69,8 @@ def learned_copy(home, folder):
     return folder
 
 
-def same_numbers(kept, values, span):
-    np.testing.assert_allclose(np.asarray(kept, float), values, atol=0.5 * span / films.FINENESS * (1 + 1e-6))
+def same_numbers(kept, values, span, fineness=films.FINENESS):
+    np.testing.assert_allclose(np.asarray(kept, float), values, atol=0.5 * span / fineness * (1 + 1e-6))
 
 
 # --------------------------------------------------------------------------------------------------------------- films
@@ -107,9 +107,9 @@ def test_a_film_is_what_a_replay_shows(planned):
         for name, mask in (("safe", looked.safe), ("unsafe", ~looked.safe)):
             kept = np.asarray(frame[name]).reshape(-1, 4)
             assert len(kept) == mask.sum(), "20 plans are few enough to keep all"
-            same_numbers(kept[:, 1:], VIEW.shown(looked.paths[mask]), 360)
-            same_numbers(kept[:, 0], np.full(len(kept), VIEW.shown(scene.obs)), 360)
-        same_numbers(frame["chosen"][1:], VIEW.shown(scene.thought.chosen), 360)
+            same_numbers(kept[:, 1:], VIEW.shown(looked.paths[mask]), 360, films.PLAN_FINENESS)
+            same_numbers(kept[:, 0], np.full(len(kept), VIEW.shown(scene.obs)), 360, films.PLAN_FINENESS)
+        same_numbers(frame["chosen"][1:], VIEW.shown(scene.thought.chosen), 360, films.PLAN_FINENESS)
         same_numbers(frame["ring"], np.rad2deg(scene.thought.behaviour), 360)
         assert f"{looked.safe.sum()} of 20 plans predicted safe" in frame["text"]
         good = {int(cell): max(looked.reward[looked.safe & (looked.cell == cell)]) for cell in looked.cell[looked.safe]}
@@ -184,11 +184,25 @@ def test_long_horizons_are_thinned(tmp_path):
     frame, looked = film["frames"][0], scene.thought.looked
     first = frame["safe"][0] if looked.safe[0] else frame["unsafe"][0]
     span = np.subtract(*film["axes"]["limits"][0][::-1])
-    same_numbers(first[1:], looked.paths[0][np.asarray(points[1:]) - 1, 0], span)
+    same_numbers(first[1:], looked.paths[0][np.asarray(points[1:]) - 1, 0], span, films.PLAN_FINENESS)
     assert film["axes"]["labels"] == ["observation 0"], "an environment that does not say how it is shown"
     assert film["world"] is None
     assert all(frame["shapes"] == [] for frame in film["frames"])
     assert film["behaviour"]["kept"] is False
+
+
+def test_numbers_are_as_fine_as_they_are_drawn():
+    values = np.asarray([-179.96, 0.07, -0.04, 33.333])
+    assert rounded(values, 360.0) == [-180.0, 0.0, 0.0, 33.4]
+    assert rounded(values, 360.0, 500) == [-180.0, 0.0, 0.0, 33.5]
+    assert rounded(values, 5000.0) == [-180, 0, 0, 35]
+    assert rounded(0.12345, 1.0) == 0.123
+    assert rounded(values, 0.0) == values.tolist()
+    random = np.random.default_rng(0)
+    for span in 10.0 ** random.uniform(-4, 6, 50):
+        many = random.uniform(-span, span, 100)
+        same_numbers(rounded(many, span), many, span)
+        assert json.dumps(rounded(many, span)).count("-0.0,") == 0
 
 
 def test_a_policy_in_a_plane_leaves_a_path_with_gaps(tmp_path):
