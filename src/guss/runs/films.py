@@ -4,8 +4,8 @@ make_film(home)     planned again by the run's own models, as `guss replay` does
 write_film(home)    the same, to RUN/film.json.gz
 read_film(home)     that file; None if it was not made, since that takes time
 
-A film is plain data: numbers are rounded to a thousandth of what they are drawn by; of many plans and steps, some are
-kept.
+A film is plain data: numbers are rounded to a thousandth of what they are drawn by, plans to a five-hundredth; of many
+plans and steps, some are kept.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ FIELDS = (
     *("env", "method", "seed", "episode", "phase", "steps", "mean_reward", "return", "unsafe_steps", "verdict"),
     *("world", "axes", "behaviour", "course", "path", "frames"),
 )
-MOST_FRAMES, MOST_PLANS, MOST_POINTS = 60, 40, 13
-FINENESS = 1000
+MOST_FRAMES = 60
+MOST_PLANS, MOST_POINTS = {"time": 40, "place": 24}, {"time": 13, "place": 7}  # a place is two numbers
+FINENESS, PLAN_FINENESS = 1000, 500
 OnStep = Callable[[int, int], Any] | None  # steps done, and how many there are
 
 
@@ -105,15 +106,16 @@ class Camera:
     def __init__(self, replay: Replay) -> None:
         self.replay, self.view = replay, replay.view
         self.place = len(self.view.labels) == 2
+        self.kind = "place" if self.place else "time"
         self.map = BehaviourMap(replay.task.grid, self.view) if replay.thinks else None
-        self.points = evenly(replay.config.horizon + 1, MOST_POINTS) if replay.thinks else np.zeros(1, int)
+        self.points = evenly(replay.config.horizon + 1, MOST_POINTS[self.kind]) if replay.thinks else np.zeros(1, int)
         """The steps of a plan, from now on, of which its path is made."""
 
     def axes(self) -> dict[str, Any]:
         """By what plans are drawn, and where it is unsafe."""
         view: View = self.view
         return {
-            "kind": "place" if self.place else "time",
+            "kind": self.kind,
             "labels": list(view.labels),
             "limits": [list(limits) for limits in view.limits],
             "unsafe": [list(zone) for zone in view.unsafe],
@@ -150,7 +152,7 @@ class Camera:
         """One step."""
         shapes = [] if self.view.sketch is None else self.view.sketch(scene.obs)
         low, high = self.view.world
-        round_to = lambda x: x if isinstance(x, str) else rounded(np.asarray(x), min(high - low, 1.0))  # noqa: E731
+        round_to = lambda x: x if isinstance(x, str) else rounded(x, min(high - low, 1.0))  # noqa: E731
         still: dict[str, Any] = {
             "step": scene.step,
             "shapes": [[round_to(x) for x in shape] for shape in shapes],
@@ -164,7 +166,7 @@ class Camera:
         if thought is None or self.map is None:
             return {"safe": [], "unsafe": [], "chosen": [], "cells": [], "risky": [], "ring": None, "text": ""}
         looked = thought.looked
-        good, bad = some_plans(looked.safe, looked.usable, MOST_PLANS)
+        good, bad = some_plans(looked.safe, looked.usable, MOST_PLANS[self.kind])
         rewards, risky = self.map.best(looked)
         filled = np.argwhere(np.isfinite(rewards))
         values = rewards[tuple(filled.T)]
@@ -187,19 +189,24 @@ class Camera:
 
     def _plan(self, scene: Scene, path: np.ndarray) -> Any:
         """Where a plan leads, from where it is now."""
-        return self._seen(np.concatenate([scene.obs[None], path])[self.points])
+        return self._seen(np.concatenate([scene.obs[None], path])[self.points], PLAN_FINENESS)
 
-    def _seen(self, obs: np.ndarray) -> Any:
+    def _seen(self, obs: np.ndarray, fineness: int = FINENESS) -> Any:
         """Observations as they are drawn: numbers or places."""
-        values, limits = np.asarray(self.view.shown(obs), float), self.view.limits
+        values, spans = np.asarray(self.view.shown(obs), float), [high - low for low, high in self.view.limits]
         if not self.place:
-            return rounded(values, limits[0][1] - limits[0][0])
-        each = [rounded(values[..., i], limits[i][1] - limits[i][0]) for i in range(2)]
+            return rounded(values, spans[0], fineness)
+        each = [rounded(values[..., i], spans[i], fineness) for i in range(2)]
         return list(each) if values.ndim == 1 else [list(place) for place in zip(*each, strict=True)]
 
 
-def rounded(values: np.ndarray, span: float) -> Any:
-    """As plain numbers with so many decimals that a thousandth of the span is seen."""
-    decimals = 0 if span <= 0 else max(0, int(np.ceil(np.log10(FINENESS / span) - 1e-9)))
-    plain = np.asarray(values, float).round(decimals) + 0.0  # no −0
-    return (plain if decimals else plain.astype(int)).tolist()
+def rounded(values: Any, span: float, fineness: int = FINENESS) -> Any:
+    """As plain numbers, to 1, 2 or 5 of a decimal place: the coarsest of which the span has `fineness` steps."""
+    values = np.asarray(values, float)
+    if span <= 0:
+        return values.tolist()
+    finest = span / fineness * (1 + 1e-9)
+    decimals = -int(np.floor(np.log10(finest)))
+    step = max(s for s in (1, 2, 5) if s * 10.0**-decimals <= finest) * 10.0**-decimals
+    plain = (np.round(values / step) * step).round(decimals) + 0.0  # no −0
+    return (plain if decimals > 0 else plain.astype(int)).tolist()
