@@ -1,0 +1,224 @@
+// What a film shows of one step, drawn on canvases: the system, where plans lead, the archive, the course.
+
+const FILM = {
+  safe: "#7fb0d3", unsafe: "#d6604d", chosen: "#08306b", zone: "#f6c9c4", // of plans
+  past: "#1d1d1f", later: "#b9b9b9", dot: "#b2182b", text: "#4a4a4a",
+};
+const PAST = 20; // steps shown of what was, beside a plan's horizon
+const VIRIDIS = ["#440154", "#482878", "#3e4a89", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"]
+  .map((colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16)));
+
+function viridis(share) {
+  const at = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1), i = Math.min(Math.floor(at), VIRIDIS.length - 2);
+  const mixed = VIRIDIS[i].map((part, k) => Math.round(part + (at - i) * (VIRIDIS[i + 1][k] - part)));
+  return `rgb(${mixed.join(",")})`;
+}
+
+/** A canvas wiped and scaled to the screen's pixels; measures are those of the page. */
+function wiped(canvas) {
+  const dense = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
+  const size = [Math.round(width * dense), Math.round(height * dense)];
+  if (canvas.width !== size[0] || canvas.height !== size[1]) [canvas.width, canvas.height] = size;
+  const pen = canvas.getContext("2d");
+  pen.setTransform(dense, 0, 0, dense, 0, 0);
+  pen.clearRect(0, 0, width, height);
+  pen.font = "11px system-ui, sans-serif";
+  pen.lineJoin = pen.lineCap = "round";
+  return { pen, width, height };
+}
+
+/** Axes with ticks and names; then `inside` draws within them, in their scales. */
+function framed({ pen, width, height }, { x, y, names, equal = false, below = 34 }, inside) {
+  const area = { left: 46, right: width - 14, top: 8, bottom: height - below };
+  if (equal) {
+    const each = Math.min((area.right - area.left) / (x[1] - x[0]), (area.bottom - area.top) / (y[1] - y[0]));
+    area.left += (area.right - area.left - each * (x[1] - x[0])) / 2;
+    area.right = area.left + each * (x[1] - x[0]);
+    area.top = area.bottom - each * (y[1] - y[0]);
+  }
+  const scales = { x: scaleOf(x, [area.left, area.right]), y: scaleOf(y, [area.bottom, area.top]) };
+  pen.save();
+  pen.beginPath();
+  pen.rect(area.left, area.top, area.right - area.left, area.bottom - area.top);
+  pen.clip();
+  inside(scales, area);
+  pen.restore();
+  pen.strokeStyle = pen.fillStyle = FILM.text;
+  pen.lineWidth = 1;
+  pen.strokeRect(area.left, area.top, area.right - area.left, area.bottom - area.top);
+  pen.textAlign = "center";
+  const xTicks = ticksOf(...x, (area.right - area.left) / 60), yTicks = ticksOf(...y, (area.bottom - area.top) / 40);
+  tickLabels(xTicks).forEach((label, i) => pen.fillText(label, scales.x(xTicks[i]), area.bottom + 14));
+  pen.fillText(names[0], (area.left + area.right) / 2, area.bottom + 28);
+  pen.textAlign = "right";
+  tickLabels(yTicks).forEach((label, i) => pen.fillText(label, area.left - 4, scales.y(yTicks[i]) + 4));
+  pen.save();
+  pen.translate(area.left - 35, (area.top + area.bottom) / 2);
+  pen.rotate(-Math.PI / 2);
+  pen.textAlign = "center";
+  pen.fillText(names[1], 0, 0);
+  pen.restore();
+}
+
+/** A line of [x, y]; null, and what `broken` says of two neighbours, starts it anew. */
+function stroke(pen, points, colour, width, broken = () => false) {
+  pen.beginPath();
+  points.forEach((point, i) => {
+    const before = points[i - 1];
+    if (point) before && !broken(before, point) ? pen.lineTo(...point) : pen.moveTo(...point);
+  });
+  pen.strokeStyle = colour;
+  pen.lineWidth = width;
+  pen.stroke();
+}
+
+function dot(pen, [x, y], radius, colour) {
+  pen.beginPath();
+  pen.arc(x, y, radius, 0, 2 * Math.PI);
+  pen.fillStyle = colour;
+  pen.fill();
+}
+
+// --------------------------------------------------------------------------------------------------- the system
+
+/** Around the origin, from upright, growing to the left: as a canvas counts angles. */
+const turned = (angle) => -(Math.PI / 2 + angle);
+
+const SHAPES = {
+  disc(pen, at, size, [x, y, radius, colour]) {
+    dot(pen, at(x, y), radius * size, colour);
+  },
+  line(pen, at, size, [x0, y0, x1, y1, width, colour]) {
+    stroke(pen, [at(x0, y0), at(x1, y1)], colour, width * size);
+  },
+  rect(pen, at, size, [x0, x1, y0, y1, colour]) {
+    pen.fillStyle = colour;
+    pen.fillRect(...at(x0, y1), (x1 - x0) * size, (y1 - y0) * size);
+  },
+  sector(pen, at, size, [radius, start, stop, colour]) {
+    SHAPES.ring(pen, at, size, [0, radius, start, stop, colour]);
+  },
+  ring(pen, at, size, [inner, outer, start, stop, colour]) {
+    pen.beginPath();
+    pen.arc(...at(0, 0), outer * size, turned(start), turned(stop), true);
+    pen.arc(...at(0, 0), inner * size, turned(stop), turned(start), false);
+    pen.fillStyle = colour;
+    pen.fill();
+  },
+};
+
+function drawSystem(canvas, film, frame) {
+  const { pen, width, height } = wiped(canvas);
+  const [low, high] = film.world, side = Math.min(width, height), size = side / (high - low);
+  const at = (x, y) => [width / 2 + (x - (low + high) / 2) * size, height / 2 - (y - (low + high) / 2) * size];
+  pen.beginPath();
+  pen.rect((width - side) / 2, (height - side) / 2, side, side);
+  pen.clip();
+  for (const [kind, ...numbers] of frame.shapes) {
+    const colour = colourOf(numbers.pop());
+    SHAPES[kind](pen, at, size, [...numbers, colour]);
+  }
+}
+
+// ---------------------------------------------------------------------------------------------------- the plans
+
+const plans = (film) => film.phase === "plan";
+
+function fan(pen, frame, lineOf) {
+  pen.globalAlpha = 0.6;
+  for (const path of frame.unsafe) lineOf(path, FILM.unsafe, 0.9);
+  for (const path of frame.safe) lineOf(path, FILM.safe, 0.9);
+  pen.globalAlpha = 1;
+}
+
+function drawPlans(canvas, film, frame) {
+  (film.axes.kind === "place" ? drawPlaces : drawTimes)(canvas, film, frame);
+}
+
+/** A number over steps from now; it wraps at its limits. */
+function drawTimes(canvas, film, frame) {
+  const [limits] = film.axes.limits, horizon = plans(film) ? film.axes.horizon : 1;
+  const wraps = (half) => (a, b) => Math.abs(a[1] - b[1]) > half;
+  framed(wiped(canvas), { x: [-PAST, horizon], y: limits, names: ["steps from now", film.axes.labels[0]] }, ({ x, y }, area) => {
+    const pen = canvas.getContext("2d"), broken = wraps((area.bottom - area.top) / 2);
+    for (const [low, high] of film.axes.unsafe) band(pen, area, y, low, high);
+    const lineOf = (path, colour, width) => stroke(pen, path.map((value, i) => [x(i), y(value)]), colour, width, broken);
+    const before = film.course.values.slice(0, frame.step).slice(-PAST - 1, -1);
+    const past = [...before, frame.now].map((value, i) => [x(i - before.length), y(value)]);
+    fan(pen, frame, lineOf);
+    stroke(pen, past, FILM.past, 1.8, broken);
+    if (frame.chosen.length) {
+      lineOf(frame.chosen, FILM.chosen, 2.6);
+      dot(pen, [x(frame.chosen.length - 1), y(frame.chosen[frame.chosen.length - 1])], 3.5, FILM.chosen);
+    }
+    dot(pen, [x(0), y(frame.now)], 4, FILM.past);
+  });
+}
+
+function band(pen, area, y, low, high) {
+  pen.fillStyle = FILM.zone;
+  pen.fillRect(area.left, y(high), area.right - area.left, y(low) - y(high));
+}
+
+/** Places on a map. */
+function drawPlaces(canvas, film, frame) {
+  const [xLimits, yLimits] = film.axes.limits;
+  framed(wiped(canvas), { x: xLimits, y: yLimits, names: film.axes.labels, equal: true }, ({ x, y }) => {
+    const pen = canvas.getContext("2d");
+    for (const [x0, x1, y0, y1] of film.axes.unsafe) {
+      pen.fillStyle = FILM.zone;
+      pen.fillRect(x(x0), y(y1), x(x1) - x(x0), y(y0) - y(y1));
+    }
+    const lineOf = (path, colour, width) => stroke(pen, path.map((place) => place && [x(place[0]), y(place[1])]), colour, width);
+    fan(pen, frame, lineOf);
+    lineOf((film.path ?? []).slice(0, frame.step + 1), FILM.past, 1.8);
+    if (frame.chosen.length) {
+      lineOf(frame.chosen, FILM.chosen, 2.6);
+      const last = frame.chosen[frame.chosen.length - 1];
+      dot(pen, [x(last[0]), y(last[1])], 3.5, FILM.chosen);
+    }
+    dot(pen, [x(frame.now[0]), y(frame.now[1])], 4, FILM.past);
+  });
+}
+
+// ----------------------------------------------------------------------------- the archive, and the whole episode
+
+function drawArchive(canvas, film, frame) {
+  const { extent, shape, labels } = film.behaviour, [x0, x1, y0, y1] = extent;
+  framed(wiped(canvas), { x: [x0, x1], y: [y0, y1], names: [labels[0], labels[1] ?? ""] }, ({ x, y }) => {
+    const pen = canvas.getContext("2d");
+    const cell = (i, j, colour) => {
+      const [left, right] = [i, i + 1].map((k) => x(x0 + (k * (x1 - x0)) / shape[0]));
+      const [bottom, top] = [j, j + 1].map((k) => y(y0 + (k * (y1 - y0)) / shape[1]));
+      pen.fillStyle = colour;
+      pen.fillRect(left, top, Math.max(right - left, 2), Math.max(bottom - top, 2));
+    };
+    for (const [i, j] of frame.risky) cell(i, j, FILM.unsafe);
+    for (const [i, j, value] of frame.cells) cell(i, j, viridis(value));
+    if (!frame.ring) return;
+    for (const [colour, width] of [["#ffffff", 4.5], [FILM.chosen, 2]]) {
+      pen.beginPath();
+      pen.arc(x(frame.ring[0]), y(frame.ring[1]), 8, 0, 2 * Math.PI);
+      pen.strokeStyle = colour;
+      pen.lineWidth = width;
+      pen.stroke();
+    }
+  });
+}
+
+/** The course of the episode up to now in ink, what comes in grey; unsafe steps as red dots. */
+function drawCourse(canvas, film, frame) {
+  const { values, unsafe, label } = film.course, timed = film.axes.kind === "time";
+  const spread = [Math.min(...values), Math.max(...values)], edge = 0.08 * (spread[1] - spread[0]) || 0.5;
+  const y = timed ? film.axes.limits[0] : [spread[0] - edge, spread[1] + edge];
+  framed(wiped(canvas), { x: [0, values.length], y, names: ["step of the episode", label] }, ({ x, y: up }, area) => {
+    const pen = canvas.getContext("2d");
+    if (timed) for (const [low, high] of film.axes.unsafe) band(pen, area, up, low, high);
+    const points = values.map((value, i) => [x(i + 1), up(value)]);
+    const broken = (a, b) => timed && Math.abs(a[1] - b[1]) > (area.bottom - area.top) / 2;
+    stroke(pen, points, FILM.later, 1, broken);
+    stroke(pen, points.slice(0, frame.step + 1), FILM.past, 1.5, broken);
+    for (const step of unsafe) if (step <= frame.step) dot(pen, points[step], 3, FILM.dot);
+    stroke(pen, [[x(frame.step + 1), area.top], [x(frame.step + 1), area.bottom]], FILM.chosen, 1.2);
+  });
+}

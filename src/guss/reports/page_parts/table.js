@@ -1,0 +1,153 @@
+// Tables: sortable by any column, and the ones of this page: results, tests, interquartile means.
+
+const MEASURES = {
+  mar: { name: "MAR", unit: "", better: "↑", about: "mean asymptotic reward: the mean over the second half of the episodes" },
+  mrcp_ksteps: { name: "MRCP", unit: "1000 steps", better: "↓", about: "mean reward convergence pace: real steps until the threshold is first reached, in thousands" },
+  unsafe_pct: { name: "p(unsafe)", unit: "%", better: "↓", about: "percentage of unsafe steps over all episodes" },
+  unsafe_trans_pct: { name: "transient", unit: "%", better: "↓", about: "percentage of unsafe steps over the first 15 % of the episodes" },
+};
+
+const nameOf = (measure) => MEASURES[measure]?.name ?? measure;
+
+/** Null, or text and numbers in their order; what is missing comes last either way. */
+function compare(a, b, direction) {
+  const gone = (value) => value === null || value === undefined;
+  if (gone(a) || gone(b)) return gone(a) - gone(b);
+  return direction * (typeof a === "number" ? a - b : String(a).localeCompare(String(b)));
+}
+
+/**
+ * A table in its own scrolling box. columns: {head, unit?, about?, text?: true, key: item → what to sort by, cell: item → nodes}.
+ * items may have a `section`: the first order shows them under headings, a sorted one without.
+ */
+function sortableTable(caption, columns, items, sectionOf = () => null) {
+  const table = make("table", {}, make("caption", {}, caption));
+  const sorting = { column: null, direction: 0 };
+  const heads = columns.map((column, index) => {
+    const arrow = make("span", { class: "arrow", "aria-hidden": "true" });
+    const unit = column.unit ? make("span", { class: "unit" }, column.unit) : null;
+    const button = make("button", { type: "button", title: column.about, click: () => turn(index) }, column.head, arrow, unit);
+    return make("th", { scope: "col", class: column.text ? "words" : null, "aria-sort": "none" }, button);
+  });
+  table.append(make("thead", {}, make("tr", {}, heads)));
+  const rows = items.map((item) =>
+    make("tr", { "data-method": item.method }, columns.map((column, index) =>
+      make(index === 0 ? "th" : "td", { scope: index === 0 ? "row" : null, class: column.text ? "words" : null }, column.cell(item)))));
+  show();
+
+  /** Upwards, downwards, as it was. */
+  function turn(index) {
+    const same = sorting.column === index;
+    sorting.direction = same ? { 1: -1, "-1": 0, 0: 1 }[sorting.direction] : 1;
+    sorting.column = sorting.direction ? index : null;
+    heads.forEach((head, i) => {
+      const state = i === sorting.column ? (sorting.direction > 0 ? "ascending" : "descending") : "none";
+      head.setAttribute("aria-sort", state);
+    });
+    show();
+  }
+
+  function show() {
+    for (const body of [...table.tBodies]) body.remove();
+    if (sorting.column !== null) {
+      const key = columns[sorting.column].key;
+      const order = items.map((_, i) => i).sort((a, b) => compare(key(items[a]), key(items[b]), sorting.direction) || a - b);
+      table.append(make("tbody", {}, order.map((i) => rows[i])));
+      return;
+    }
+    for (const section of new Set(items.map(sectionOf))) {
+      const body = make("tbody");
+      const head = () => make("th", { colspan: columns.length, scope: "rowgroup" }, make("span", {}, section));
+      if (section) body.append(make("tr", { class: "section" }, head()));
+      body.append(...rows.filter((_, i) => sectionOf(items[i]) === section));
+      table.append(body);
+    }
+  }
+
+  return make("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": caption }, table);
+}
+
+/** A number that leads to its run. */
+function linked(row, text, attributes = {}) {
+  return row.run ? make("a", { href: `#run-${encodeURIComponent(row.run)}`, ...attributes }, text) : make("span", attributes, text);
+}
+
+function measureCell(row, measure) {
+  const found = row.measures?.[measure];
+  if (!found || !isNumber(found.mean)) return [MISSING, paperLine(found)];
+  const notes = [
+    isNumber(found.half) ? `half-width of the 90 % interval over seeds: ${short(found.half)}` : "no interval: a single value",
+    isNumber(found.pooled) ? `over seeds and episodes pooled: ± ${short(found.pooled)}` : null,
+    isNumber(found.iqm) ? `interquartile mean ${rangeText(found)}` : null,
+  ];
+  const number = linked(row, plusMinus(found.mean, found.half), { title: notes.filter(Boolean).join("\n"), class: "number" });
+  const few = isNumber(found.reached) && isNumber(row.seeds) && found.reached < row.seeds;
+  const reached = few ? make("span", { class: "aside" }, `reached by ${found.reached} of ${row.seeds} seeds`) : null;
+  return [found.best ? make("strong", {}, number) : number, reached, paperLine(found)];
+}
+
+function paperLine(found) {
+  return found?.paper ? make("span", { class: "paper" }, `[paper ${plusMinus(...found.paper)}]`) : null;
+}
+
+function rangeText(found) {
+  return `${fixed(found.iqm)}${isNumber(found.iqm_low) ? ` [${fixed(found.iqm_low)}, ${fixed(found.iqm_high)}]` : ""}`;
+}
+
+function methodCell(row) {
+  return make("span", { class: "method" }, swatch({ color: colourOf(row.color), dash: row.dash }), make("span", {}, row.label));
+}
+
+/** The paper's table, with what else there is to compare. */
+function resultsTable(env) {
+  const plain = (head, unit, about, value, text) => ({
+    head, unit, about, key: value,
+    cell: (row) => (isNumber(value(row)) ? linked(row, text(row), { class: "number" }) : MISSING),
+  });
+  const columns = [
+    { head: "method", text: true, key: (row) => row.label, cell: methodCell },
+    ...Object.entries(MEASURES).map(([measure, { name, unit, better, about }]) => ({
+      head: `${name} ${better}`, unit, about,
+      key: (row) => row.measures?.[measure]?.mean, cell: (row) => measureCell(row, measure),
+    })),
+    plain("Pareto", "rank", "1: no other method has more reward and fewer unsafe steps", (row) => row.rank, (row) => String(row.rank)),
+    plain("planning", "ms/step", "time to choose one action", (row) => row.plan_ms, (row) => short(row.plan_ms)),
+    plain("model", "evals/step", "evaluations of the model to choose one action", (row) => row.evaluations, (row) => fixed(row.evaluations, 0)),
+    plain("seeds", null, "how many times it learned", (row) => row.seeds, (row) => String(row.seeds)),
+    plain("episodes", null, "episodes of each seed", (row) => row.episodes,
+      (row) => fixed(row.episodes, 0) + (isNumber(row.planned) && row.episodes < row.planned ? ` of ${fixed(row.planned, 0)}` : "")),
+  ];
+  return sortableTable(`Results on ${env.label}`, columns, env.rows, (row) => row.section);
+}
+
+/** Do two methods differ? */
+function testsTable(env) {
+  const label = (method) => stylesOf(env.rows)(method).label;
+  const column = (head, about, field, text) => ({ head, about, key: (test) => test[field], cell: (test) => text(test[field]) });
+  const words = (head, value) => ({ head, text: true, key: value, cell: (test) => value(test) });
+  return sortableTable(`Tests on ${env.label}`, [
+    words("measure", (test) => nameOf(test.measure)),
+    words("A", (test) => label(test.a)),
+    words("B", (test) => label(test.b)),
+    column("A − B", "difference of the means over seeds", "difference", (value) => fixed(value)),
+    column("p", "Welch's test over seeds, two-sided", "p", pValue),
+    column("p, Holm", "corrected for the number of tests by Holm's method", "p_holm",
+      (value) => (isNumber(value) && value < 0.05 ? make("strong", {}, pValue(value)) : pValue(value))),
+    column("p, pooled", "Welch's test over seeds and episodes pooled, as the paper does", "p_pooled", pValue),
+  ], env.tests);
+}
+
+/** Interquartile means, which single lucky or unlucky seeds do not move. */
+function iqmTable(env) {
+  return sortableTable(`Interquartile means on ${env.label}`, [
+    { head: "method", text: true, key: (row) => row.label, cell: methodCell },
+    ...Object.entries(MEASURES).map(([measure, { name, unit, better, about }]) => ({
+      head: `${name} ${better}`, unit, about,
+      key: (row) => row.measures?.[measure]?.iqm,
+      cell: (row) => {
+        const found = row.measures?.[measure];
+        return found && isNumber(found.iqm) ? linked(row, rangeText(found), { class: "number" }) : MISSING;
+      },
+    })),
+  ], env.rows, (row) => row.section);
+}
