@@ -19,6 +19,7 @@ from guss.commands.list import List
 from guss.commands.pack import Pack
 from guss.commands.plan import Plan
 from guss.commands.replay import Replay
+from guss.commands.report import Report
 from guss.commands.reproduce import EXPERIMENTS, Reproduce
 from guss.commands.run import Run
 from guss.errors import GussError, UnknownNameError
@@ -37,6 +38,7 @@ COMMANDS = {
     "export": Export,
     "pack": Pack,
     "reproduce": Reproduce,
+    "report": Report,
     "check-env": CheckEnv,
     "init": Init,
     "plan": Plan,

@@ -362,3 +362,49 @@ def print_findings(env: str, findings: dict[str, list[Any]], problems: int, flag
         console.print(f"[bold red]Not ready[/]: {problems} problem{'s' * (problems > 1)}, told above.")
     else:
         console.print(Text(f"Ready. Go on with: guss run --env {env}{flags}"))
+
+
+class PartProgress:
+    """What is being made right now, on a terminal; nothing elsewhere."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self._status = console.status("starting")
+        self._shown = console.is_terminal and not quiet
+
+    def part(self, name: str) -> None:
+        """The next part begins."""
+        self._status.update(name)
+
+    def __enter__(self) -> PartProgress:
+        if self._shown:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+
+def print_report(console: Console, table: dict[str, Any], notes: list[str], files: list[Path]) -> None:
+    """The paper's table as a report has it, in short; what is missing; where the whole is."""
+    for env, methods in table.items():
+        shown = Table(title=env.replace("_", "-"), title_justify="left")
+        shown.add_column("method")
+        for column in ("seeds × episodes", "MAR", "[paper]", "MRCP [k steps]", "[paper]", "unsafe [%]", "[paper]"):
+            shown.add_column(column.replace("[", "\\["), justify="right", style="dim" if "paper" in column else None)
+        for method, row in methods.items():
+            cells = []
+            for name in ("mar", "mrcp_ksteps", "unsafe_pct"):
+                mean, half = row[name]
+                cells.append("–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}"))
+                paper = row["paper"].get(name)
+                cells.append("" if paper is None else f"{paper[0]:g} ± {paper[1]:g}")
+            name = method.replace("_", "-")
+            shown.add_row(f"[bold]{name}[/]" if name == "guss" else name, f"{row['seeds']} × {row['episodes']}", *cells)
+        console.print(shown)
+    for note in notes:
+        console.print(f"  [yellow]![/] {note}", highlight=False, soft_wrap=True)
+    pages = [file for file in files if file.parent.name != "figures"]
+    for file in pages:
+        console.print(f"  {file}", highlight=False, soft_wrap=True)
+    if len(files) > len(pages):
+        console.print(f"  {pages[0].parent / 'figures'} ({len(files) - len(pages)} files)", highlight=False)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec, StateMap, View
-from guss.envs.car_drawing import SIGHT, UNSAFE_RADIUS, nearest_hazard, sketch_from_car
+from guss.envs.car_drawing import SIGHT, UNSAFE_RADIUS, nearest_and_speed, sketch_from_car
 from guss.envs.car_world import (
     BINS,
     FULL_SIZE,
@@ -207,8 +207,6 @@ def _place_from_goal(obs: np.ndarray) -> np.ndarray:
     return -np.concatenate([cos * x - sin * y, sin * x + cos * y], axis=-1)
 
 
-UNSAFE_SIDE = 0.5 * np.pi**0.5 * UNSAFE_RADIUS  # half of a square's as large as the unsafe disc around the car
-
 VIEW = View(
     shown=_place_from_goal,
     labels=("x from the goal [m]", "y from the goal [m]"),
@@ -217,10 +215,10 @@ VIEW = View(
     sketch=lambda obs: sketch_from_car(obs[GOAL], obs[LIDAR], LIDAR_LIMIT),
     world=(-SIGHT, SIGHT),
     map=StateMap(
-        place=lambda obs: nearest_hazard(obs[..., LIDAR]),
-        labels=("nearest hazard: to the right of the car [m]", "ahead of the car [m]"),
-        limits=((-SIGHT, SIGHT), (-SIGHT, SIGHT)),
-        unsafe=((-UNSAFE_SIDE, UNSAFE_SIDE, -UNSAFE_SIDE, UNSAFE_SIDE),),
+        place=nearest_and_speed,
+        labels=("distance of the nearest hazard [m]", "speed forwards [m/s]"),
+        limits=((0.0, 1.5), (-1.0, 1.0)),
+        unsafe=((0.0, UNSAFE_RADIUS, -1.0, 1.0),),
     ),
 )
 

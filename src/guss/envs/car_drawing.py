@@ -12,6 +12,7 @@ from guss.envs.car_world import (
     BINS,
     GOAL_RADIUS,
     HAZARD_RADIUS,
+    LIDAR,
     NUM_POSITIONS,
     load_mujoco,
 )
@@ -21,6 +22,7 @@ from guss.errors import GussError
 PIXELS = 640
 GREEN, RED, DARK_RED = (0.2, 0.65, 0.3, 0.45), (0.85, 0.25, 0.2, 0.45), (0.75, 0.05, 0.05, 0.9)
 GREY = (0.55, 0.55, 0.55, 1.0)
+FORWARDS = 4  # of an observation: the velocimeter's y, which points to the car's back
 UNSAFE_RADIUS = 0.105  # where a lidar reading is 0.9
 DOT_RING, DOT_HEIGHT, DOT = 0.25, 0.32, 0.035
 
@@ -114,9 +116,7 @@ def sketch_from_car(goal: np.ndarray, lidar: np.ndarray, limit: float) -> list[S
     ]
 
 
-def nearest_hazard(lidar: np.ndarray) -> np.ndarray:
-    """Where the strongest of the readings [..., bins] puts a hazard, in the middle of its bin: to the right, ahead."""
-    strongest = lidar.argmax(axis=-1)
-    angle = bin_angles(lidar.shape[-1])[strongest]
-    distance = -np.log(np.clip(lidar.max(axis=-1), 1e-3, 1.0))
-    return -np.stack([distance * np.cos(angle), distance * np.sin(angle)], axis=-1)
+def nearest_and_speed(obs: np.ndarray) -> np.ndarray:
+    """How far the strongest reading says that a hazard is [m], and the car's speed forwards [m/s]; of [..., 22]."""
+    distance = -np.log(np.clip(obs[..., LIDAR].max(axis=-1), 1e-3, 1.0))
+    return np.stack([distance, -obs[..., FORWARDS]], axis=-1)

@@ -16,7 +16,7 @@ from guss.baselines import BASELINES
 from guss.planners import PLANNERS
 from guss.reports.gathering import Record
 from guss.reports.measuring import MEASURES, THRESHOLDS, measure_of, per_seed, plain, planning, pooled
-from guss.reports.paper import paper_figures
+from guss.reports.paper import paper_figures, paper_methods
 from guss.reports.style import label_of, label_of_env
 
 SECTIONS = ("safe, with a model", "reward alone, with a model", "without a model", "for comparison")
@@ -178,6 +178,27 @@ def in_table(rows: Iterable[Row], cells: Callable[[Row], list[str]], heads: list
             section = row.section
             lines.append(f"| *{section}* |" + " |" * (len(heads) - 1))
         lines.append("| " + " | ".join(cells(row)) + " |")
+    return lines
+
+
+def overview(tables: dict[str, list[Row]]) -> list[str]:
+    """All environments at a glance: reward and unsafe steps of every method that the paper has, [the paper's]."""
+    methods = [*paper_methods(), "random"]
+    found = {(env, row.method): row for env, rows in tables.items() for row in rows}
+    shown = [method for method in methods if any((env, method) in found for env in tables)]
+    heads = ["method", *(head for env in tables for head in (f"{label_of_env(env)}: MAR", "unsafe [%]"))]
+    lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    for method in shown:
+        cells = [label_of(method)]
+        for env in tables:
+            row = found.get((env, method))
+            for name, digits in (("mar", 2), ("unsafe_pct", 2)):
+                m = None if row is None else row.measures[name]
+                ours = "–" if m is None else number(m["mean"], digits)
+                ours = f"**{ours}**" if m is not None and m["best"] else ours
+                theirs = paper_figures(env, method).get(name)
+                cells.append(ours + ("" if theirs is None else f" [{number(theirs[0], digits)}]"))
+        lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 

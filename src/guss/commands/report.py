@@ -1,0 +1,46 @@
+"""`guss report`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from guss.commands.common import Plugins, command_line, load_plugins
+
+
+@dataclass
+class Report:
+    """Turn stored runs into the answer: the paper's table with ours beside it, how sure it is, figures, and one page.
+
+    Compared are the runs in DIR itself or in DIR/runs; those in its other subfolders are shown as groups of their own.
+    Nothing is run: only records are read. What is missing or unfinished is told in the report.
+    """
+
+    folder: Annotated[Positional[Path], arg(metavar="DIR")] = Path("runs")
+    """Where the runs are."""
+    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: DIR/report)")] = None
+    """Where to write table.md, table.json, table.tex, figures/ and report.html."""
+    json: bool = False
+    """Print the table as JSON."""
+    quiet: bool = False
+    """No progress, no table."""
+    plugin: Plugins = ()
+
+    def run(self) -> None:
+        """Make the report, show its table, say where it is."""
+        load_plugins(self.plugin)
+        from guss.display import PartProgress, make_console, print_report
+        from guss.reports.report import write_report
+
+        with PartProgress(make_console(stderr=True), quiet=self.quiet) as progress:
+            files = write_report(self.folder, self.out, command_line(), progress.part)
+        table = json.loads((files[0].parent / "table.json").read_text())
+        if self.json:
+            print(json.dumps(table, indent=2))
+        elif not self.quiet:
+            notes = json.loads((files[0].parent / "report.json").read_text())["notes"]
+            print_report(make_console(), table, notes, files)

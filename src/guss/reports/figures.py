@@ -1,0 +1,250 @@
+"""Figures that compare the runs of one environment: Pareto fronts (Fig. 5), model errors, states and violations.
+
+Each `draw_…` gives a matplotlib figure, or None where the records do not hold what it shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from guss import metrics
+from guss.envs import ENVS
+from guss.reports.gathering import Record
+from guss.reports.measuring import measure_of
+from guss.reports.paper import paper_figures, paper_methods
+from guss.reports.style import label_of, label_of_env, new_figure, style_of
+from guss.reports.table import Row
+
+MARKERS = {"safe, with a model": "o", "reward alone, with a model": "s", "without a model": "^", "for comparison": "x"}
+ZONE = "#f6c9c4"
+
+
+# ------------------------------------------------------------------------------------------------------ Pareto fronts
+
+
+def draw_pareto(env: str, rows: list[Row]) -> Any:
+    """Reward against unsafe steps, ours and the paper's, with the fronts and every method's rank on them."""
+    from guss.reports.table import section_of
+
+    reward = metrics.MEASURES[measure_of(env, rows[0].record.episodes)]
+    ours = [(row.method, row.section, row.pair("unsafe_pct"), row.pair("mar")) for row in rows]
+    theirs = []
+    for method in paper_methods(env):
+        told = paper_figures(env, method)
+        theirs.append((method, section_of(method)[0], told["unsafe_pct"], told["mar"]))
+    panels = [("here", ours)] + ([("in the paper (Table 1)", theirs)] if theirs else [])
+    figure, axes = new_figure(len(panels), 1, 5.4 * len(panels), 4.2, squeeze=False)
+    for panel, (title, points) in zip(axes[0], panels, strict=True):
+        _fronts(panel, points)
+        panel.set(title=title, xlabel="unsafe steps [%]", ylabel=f"MAR ({reward})")
+    figure.suptitle(f"{label_of_env(env)}: Pareto fronts, with ranks; up and to the left is better", fontsize=10)
+    shapes = dict.fromkeys(section for _, points in panels for _, section, _, _ in points)
+    handles = [
+        axes[0][0].plot([], [], marker=MARKERS[section], ls="", color="#555555", label=section)[0] for section in shapes
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8,
+                  title="bars: 90 % intervals over seeds", title_fontsize=8)  # fmt: skip
+    return figure
+
+
+def _fronts(axes: Any, points: list[tuple[str, str, Any, Any]]) -> None:
+    unsafe, reward = (np.asarray([point[i][0] for point in points], float) for i in (2, 3))
+    ranks = metrics.pareto_ranks(reward, unsafe)
+    for rank in range(1, ranks.max() + 1):
+        front = np.flatnonzero(ranks == rank)
+        front = front[np.argsort(unsafe[front])]
+        shade = str(min(0.25 + 0.2 * (rank - 1), 0.85))
+        axes.plot(unsafe[front], reward[front], color=shade, lw=1.4 if rank == 1 else 0.9, ls="-" if rank == 1 else ":")
+    for i, (method, section, x, y) in enumerate(points):
+        colour = style_of(method, i)["color"]
+        axes.errorbar(x[0], y[0], xerr=[[min(x[1] or 0.0, x[0])], [x[1] or 0.0]], yerr=y[1] or 0.0, color=colour,
+                      marker=MARKERS[section], ms=7, elinewidth=0.9, capsize=2, zorder=3)  # fmt: skip
+    positive = unsafe[unsafe > 0]
+    smallest = float(positive.min()) if len(positive) else 1.0
+    ticks = [t for power in range(-3, 3) for t in (10.0**power, 3 * 10.0**power) if smallest <= t <= 2 * unsafe.max()]
+    axes.set_xscale("symlog", linthresh=smallest)
+    axes.set_xticks([0.0, *ticks])
+    axes.set_xticks([], minor=True)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlim(left=0.0, right=2.0 * float(max(unsafe.max(), smallest)))
+    axes.margins(y=0.08)
+    _label(axes, unsafe, reward, [f"{label_of(p[0])} ({rank})" for p, rank in zip(points, ranks, strict=True)],
+           [style_of(p[0], i)["color"] for i, p in enumerate(points)])  # fmt: skip
+
+
+def _label(axes: Any, x: np.ndarray, y: np.ndarray, texts: list[str], colours: list[str]) -> None:
+    """Names in a column on the right, in the points' order from below, a thin line from each to its point."""
+    low, high = axes.get_ylim()
+    order = np.argsort(y, kind="stable")
+    wanted, apart = (y[order] - low) / (high - low), min(0.075, 1.0 / len(texts))
+    heights = wanted.copy()
+    for k in range(1, len(heights)):  # upwards, far enough from the one below
+        heights[k] = max(heights[k], heights[k - 1] + apart)
+    heights -= max(heights[-1] - 1.0, 0.0) * np.linspace(0.0, 1.0, len(heights)) ** 0.5
+    for k in range(len(heights) - 2, -1, -1):
+        heights[k] = min(heights[k], heights[k + 1] - apart)
+    for k, i in enumerate(order):
+        line = {"arrowstyle": "-", "lw": 0.5, "color": colours[i], "shrinkA": 1, "shrinkB": 4, "relpos": (0, 0.5)}
+        axes.annotate(texts[i], (x[i], y[i]), (1.03, heights[k]), textcoords=axes.transAxes, va="center", fontsize=8,
+                      arrowprops=line, annotation_clip=False)  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------------------- the model
+
+
+def draw_model(env: str, records: list[Record]) -> Any:
+    """How wrong the model is, one step and a whole plan ahead, and how well it knows that, by episode."""
+    panels = (
+        ("r2", "one step ahead, held-out rows", "share of variance not explained", True),
+        ("r2_horizon", "at the end of a plan", "share of variance not explained", True),
+        ("ks", "calibration", "KS distance from a calibrated prediction", False),
+    )
+    lines = {record.method: _model_errors(record) for record in records}
+    lines = {method: errors for method, errors in lines.items() if errors}
+    if not lines:
+        return None
+    figure, axes = new_figure(3, 1, 11.0, 3.7)
+    for panel, (field, title, label, unexplained) in zip(axes, panels, strict=True):
+        for i, (method, errors) in enumerate(lines.items()):
+            number, values = errors.get(field, (np.zeros(0), np.zeros((0, 1))))
+            if not len(number):
+                continue
+            values = np.clip(1.0 - values, 1e-6, None) if unexplained else values
+            middle = np.median(values, axis=1)
+            low, high = values.min(axis=1), values.max(axis=1)
+            style = style_of(method, i)
+            panel.fill_between(number, low, high, color=style["color"], alpha=0.10, lw=0)
+            panel.plot(number, middle, lw=1.4, **style)
+        if unexplained:
+            panel.set_yscale("log")
+            panel.axhline(1.0, color="#888888", lw=0.8, ls="--")
+            panel.set_ylim(top=min(panel.get_ylim()[1], 30.0))
+        else:
+            panel.set_ylim(bottom=0.0)
+        panel.set(title=title, xlabel="episode", ylabel=label)
+    axes[0].annotate("as good as the mean", (1, 1), (2, 3), textcoords="offset points", fontsize=7, color="#555555")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.suptitle(f"{label_of_env(env)}: the learned model", fontsize=10)
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 8), frameon=False,
+                  title="median over seeds (mean over dimensions), bands: lowest to highest seed")  # fmt: skip
+    return figure
+
+
+def _model_errors(record: Record) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By field: episode numbers [N] and values [N, S], means over what is predicted; left out what is no number."""
+    found = {}
+    for field in ("r2", "r2_horizon", "ks"):
+        rows = [(row["episode"] + 1, row[field]) for row in record.timings if row.get(field) is not None]
+        kept = [(n, np.asarray(v, float).reshape(len(v), -1).mean(axis=1)) for n, v in rows if _whole(v)]
+        if kept:
+            found[field] = (np.asarray([n for n, _ in kept]), np.stack([v for _, v in kept]))
+    return found
+
+
+def _whole(values: Any) -> bool:
+    """Whether all of it are numbers."""
+    return all(_whole(v) for v in values) if isinstance(values, list) else values is not None
+
+
+# ----------------------------------------------------------------------------------------------- states, violations
+
+
+def draw_states(env: str, maps: dict[str, dict[str, Any]]) -> Any:
+    """Where each method has been, and where it was unsafe: two maps a method, of all its stored episodes."""
+    if not maps:
+        return None
+    first = next(iter(maps.values()))
+    (x0, x1), (y0, y1) = first["limits"]
+    count = len(maps)
+    figure, axes = new_figure(count, 2, 1.75 * count + 1.2, 4.7, squeeze=False, sharex=True, sharey=True)
+    for j, (method, found) in enumerate(maps.items()):
+        for row, (field, colours) in enumerate((("visited", "viridis"), ("unsafe", "inferno"))):
+            panel, cells = axes[row][j], np.zeros(found["cells"])
+            for a, b, n in found[field]:
+                cells[a, b] = n
+            total = sum(n for _, _, n in found["visited"])
+            shown = np.where(cells > 0, np.log10(np.maximum(100 * cells / max(total, 1), 1e-4)), np.nan)
+            for zone in found["unsafe_zone"]:
+                panel.add_patch(_rectangle(*zone))
+            image = panel.imshow(shown.T, origin="lower", extent=(x0, x1, y0, y1), aspect="auto", cmap=colours,
+                                 vmin=-4, vmax=1, interpolation="nearest", zorder=2)  # fmt: skip
+            panel.set(xlim=(x0, x1), ylim=(y0, y1))
+            if row == 0:
+                panel.set_title(f"{label_of(method)}\n{100 * found['covered'][-1]:.0f} % of the map", fontsize=8)
+            elif not cells.any():
+                panel.text(0.5, 0.5, "none", transform=panel.transAxes, ha="center", fontsize=8, color="#555555")
+            if j == count - 1:
+                bar = figure.colorbar(image, ax=axes[row].tolist(), ticks=[-4, -2, 0], shrink=0.8, pad=0.01)
+                bar.ax.set_yticklabels(["0.0001 %", "0.01 %", "1 %"], fontsize=7)
+                bar.set_label("of all steps", fontsize=7)
+    for row, name in enumerate(("all steps", "unsafe steps")):
+        axes[row][0].set_ylabel(f"{name}\n{first['labels'][1]}", fontsize=8)
+    for panel in axes.ravel():
+        panel.tick_params(labelsize=7)
+    figure.supxlabel(first["labels"][0], fontsize=8)
+    seeds, episodes = ([found[field] for found in maps.values()] for field in ("seeds", "episodes"))
+    told = f"{_range(seeds)} seeds, {_range(episodes)} episodes of each stored step by step"
+    figure.suptitle(f"{label_of_env(env)}: where it was, and where it was unsafe ({told})", fontsize=9)
+    return figure
+
+
+def _range(counts: list[int]) -> str:
+    return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+
+
+def _rectangle(x0: float, x1: float, y0: float, y1: float) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor=ZONE, lw=0, zorder=1)
+
+
+def draw_coverage(env: str, maps: dict[str, dict[str, Any]]) -> Any:
+    """How much of the map of states was visited by the end of every episode."""
+    if not maps:
+        return None
+    figure, axes = new_figure(1, 1, 6.4, 3.4)
+    for i, (method, found) in enumerate(maps.items()):
+        number = 1 + np.asarray(found["numbers"])
+        axes.plot(number, 100 * np.asarray(found["covered"]), lw=1.6, **style_of(method, i))
+    axes.set(xlabel="episode", ylabel="cells visited so far [%]", xscale="log", ylim=(0, None))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_title(f"{label_of_env(env)}: state space covered, mean over seeds", fontsize=10)
+    axes.legend(frameon=False, fontsize=8, handlelength=3, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+# ----------------------------------------------------------------------------------------------------------- gallery
+
+POSES = {
+    "safe-toy": [5.0, 5.0],
+    "safe-pendulum": [np.cos(2.2), np.sin(2.2), 0.0],
+    "safe-acrobot": [np.cos(0.9), np.sin(0.9), np.cos(0.6), np.sin(0.6), 0.0, 0.0],
+    "safe-car-goal": [*[0.0] * 10, 0.9, 0.6, 0.55, 0.3, 0.92, 0.25, 0.4, 0.2, 0.6, 0.35, 0.5, 0.3],
+}
+"""Observations that show what an environment is; the car's: its own motion, the goal's place, ten lidar readings."""
+
+
+def draw_gallery(envs: list[str]) -> Any:
+    """What the environments look like, with what is unsafe in red."""
+    shown = [env for env in envs if env in POSES]
+    if not shown:
+        return None
+    figure, axes = new_figure(len(shown), 1, 3.1 * len(shown), 3.6, squeeze=False)
+    for panel, env in zip(axes[0], shown, strict=True):
+        view = ENVS[env].item.view
+        assert view is not None
+        assert view.picture is not None
+        panel.imshow(view.picture(np.asarray(POSES[env])))
+        panel.set(xticks=[], yticks=[])
+        panel.spines[:].set_visible(False)
+        panel.set_title(label_of_env(env), fontsize=10)
+        panel.set_xlabel(_wrapped(ENVS[env].summary), fontsize=8)
+    return figure
+
+
+def _wrapped(text: str) -> str:
+    import textwrap
+
+    return "\n".join(textwrap.wrap(text, 40))
