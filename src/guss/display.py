@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -388,18 +389,19 @@ def print_report(console: Console, table: dict[str, Any], notes: list[str], file
     """The paper's table as a report has it, in short; what is missing; where the whole is."""
     for env, methods in table.items():
         shown = Table(title=env.replace("_", "-"), title_justify="left")
-        shown.add_column("method")
-        for column in ("seeds × episodes", "MAR", "[paper]", "MRCP [k steps]", "[paper]", "unsafe [%]", "[paper]"):
-            shown.add_column(column.replace("[", "\\["), justify="right", style="dim" if "paper" in column else None)
+        shown.add_column("method", no_wrap=True)
+        for column in ("seeds × episodes", "MAR [paper]", "MRCP, k steps [paper]", "unsafe % [paper]"):
+            shown.add_column(escape(column), justify="right")
         for method, row in methods.items():
             cells = []
             for name in ("mar", "mrcp_ksteps", "unsafe_pct"):
                 mean, half = row[name]
-                cells.append("–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}"))
+                ours = "–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
                 paper = row["paper"].get(name)
-                cells.append("" if paper is None else f"{paper[0]:g} ± {paper[1]:g}")
+                cells.append(ours + ("" if paper is None else f" [dim]{escape(f'[{paper[0]:g}]')}[/]"))
             name = method.replace("_", "-")
-            shown.add_row(f"[bold]{name}[/]" if name == "guss" else name, f"{row['seeds']} × {row['episodes']}", *cells)
+            count = f"{row['seeds']} × {row['episodes']}"
+            shown.add_row(f"[bold]{name}[/]" if name == "guss" else name, count, *cells)
         console.print(shown)
     for note in notes:
         console.print(f"  [yellow]![/] {note}", highlight=False, soft_wrap=True)

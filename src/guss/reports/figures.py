@@ -112,8 +112,7 @@ def draw_model(env: str, records: list[Record]) -> Any:
             if not len(number):
                 continue
             values = np.clip(1.0 - values, 1e-6, None) if unexplained else values
-            middle = np.median(values, axis=1)
-            low, high = values.min(axis=1), values.max(axis=1)
+            low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=1)
             style = style_of(method, i)
             panel.fill_between(number, low, high, color=style["color"], alpha=0.10, lw=0)
             panel.plot(number, middle, lw=1.4, **style)
@@ -128,7 +127,7 @@ def draw_model(env: str, records: list[Record]) -> Any:
     handles, labels = axes[0].get_legend_handles_labels()
     figure.suptitle(f"{label_of_env(env)}: the learned model", fontsize=10)
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 8), frameon=False,
-                  title="median over seeds (mean over dimensions), bands: lowest to highest seed")  # fmt: skip
+                  title="median over seeds (mean over dimensions), bands: the middle half of the seeds")  # fmt: skip
     return figure
 
 
@@ -186,7 +185,7 @@ def draw_states(env: str, maps: dict[str, dict[str, Any]]) -> Any:
     figure.supxlabel(first["labels"][0], fontsize=8)
     seeds, episodes = ([found[field] for found in maps.values()] for field in ("seeds", "episodes"))
     told = f"{_range(seeds)} seeds, {_range(episodes)} episodes of each stored step by step"
-    figure.suptitle(f"{label_of_env(env)}: where it was, and where it was unsafe ({told})", fontsize=9)
+    figure.suptitle(f"{label_of_env(env)}: where it was, and where it was unsafe\n({told})", fontsize=9)
     return figure
 
 

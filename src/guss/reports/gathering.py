@@ -89,6 +89,10 @@ class Gathered:
         """Environments with runs to compare, in the paper's order."""
         return list(dict.fromkeys(record.env for record in self.records))
 
+    def brief(self, error: Exception) -> str:
+        """A message without the folder that is reported on."""
+        return str(error).replace(f"{self.folder}/", "")
+
     def of_env(self, env: str) -> list[Record]:
         """The runs to compare of an environment."""
         return [record for record in self.records if record.env == env]
@@ -132,7 +136,7 @@ def gather(folder: Path) -> Gathered:
         try:
             records.append(read_record(home, "" if group in MAIN else group))
         except GussError as error:
-            found.notes.append(f"{_brief(folder, str(error))}; it is left out.")
+            found.notes.append(f"{found.brief(error)}; it is left out.")
     records.sort(key=_order)
     for record in records:
         if record.group:
@@ -152,11 +156,6 @@ def _order(record: Record) -> tuple[Any, ...]:
     envs, methods = ENVS.names(), paper_methods()
     place = lambda name, names: names.index(name) if name in names else len(names)  # noqa: E731
     return place(record.env, envs), record.env, place(record.method, methods), record.method, record.name
-
-
-def _brief(folder: Path, text: str) -> str:
-    """A message without the folder that is reported on."""
-    return text.replace(f"{folder}/", "")
 
 
 def _one_of_each(records: list[Record], notes: list[str]) -> list[Record]:

@@ -82,7 +82,7 @@ def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[st
         try:
             film = read_film(row.record.home)
         except GussError as error:
-            notes.append(f"{label_of_env(env)}, {row.label}: its film cannot be shown: {error}.")
+            notes.append(f"{label_of_env(env)}, {row.label}: its film cannot be shown: {report.found.brief(error)}.")
             continue
         if film is not None:
             data = base64.b64encode((row.record.home / FILM).read_bytes()).decode()

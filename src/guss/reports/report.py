@@ -212,6 +212,9 @@ def everything(report: Report) -> dict[str, Any]:
 def draw_all(report: Report, folder: Path, tell: Callable[[str], Any]) -> tuple[Drawn, list[str]]:
     """Every figure there are records for: its files by (environment or "", kind). And what could not be drawn."""
     drawn, notes = Drawn(), list[str]()
+    for kind in ("learning", "pareto", "model", "coverage", "states", "gallery", "*-exploration", "*-trajectories"):
+        for old in [*folder.glob(f"{kind}*.png"), *folder.glob(f"{kind}*.svg")]:  # of an earlier report
+            old.unlink()
 
     def keep(env: str, kind: str, figure: Any) -> None:
         if figure is not None:
@@ -222,7 +225,7 @@ def draw_all(report: Report, folder: Path, tell: Callable[[str], Any]) -> tuple[
         random = next((record for record in records if record.method == "random"), None)
         acting = [record for record in records if record is not random] or records
         tell(f"maps of states, {label_of_env(env)}")
-        maps = read_all_maps(records, notes)
+        maps = read_all_maps(report.found, env, notes)
         parts: dict[str, Callable[[], Any]] = {
             "learning": partial(draw_learning, acting, random),
             "pareto": partial(figures.draw_pareto, env, rows),
@@ -246,15 +249,15 @@ def draw_all(report: Report, folder: Path, tell: Callable[[str], Any]) -> tuple[
     return drawn, notes
 
 
-def read_all_maps(records: list[Record], notes: list[str]) -> dict[str, dict[str, Any]]:
+def read_all_maps(gathered: Gathered, env: str, notes: list[str]) -> dict[str, dict[str, Any]]:
     """Where the states of each method lie, of those that have stored it; what cannot be read is told."""
-    found = {}
+    found, records = {}, gathered.of_env(env)
     for record in records:
         try:
             maps = read_maps(record.home)
         except GussError as error:
             who = f"{label_of_env(record.env)}, {label_of(record.method)}"
-            notes.append(f"{who}: no map of its states: {error}.")
+            notes.append(f"{who}: no map of its states: {gathered.brief(error)}.")
             continue
         if maps is not None:
             found[record.method] = maps
