@@ -114,8 +114,8 @@ def test_the_learning_tables_show_the_stored_runs():
     stored = {}
     for folder, suffix in (("runs", ""), ("paper", "-paper"), ("horizon10", "-h10")):
         for home in (ROOT / "results" / folder).glob("*/"):
-            summary = summarise_run(home)
-            if not summary["env"].startswith("safe-car") and not is_baseline(home):  # those have pages of their own
+            if not home.name.startswith("safe-car") and not is_baseline(home):  # those have pages of their own
+                summary = summarise_run(home)
                 stored[summary["env"] + suffix, summary["method"]] = cells_of(summary)
     assert shown == stored
 
@@ -158,22 +158,44 @@ def test_the_car_page_shows_the_stored_studies():
         )
 
 
-def test_the_readme_shows_the_learning_runs_as_stored():
-    from guss.reports.run import summarise_run
+@pytest.fixture(scope="module")
+def report():
+    from guss.reports.report import make_report
 
-    stored = {}
-    for home in (ROOT / "results" / "runs").glob("*/"):
-        summary = summarise_run(home)
-        stored[summary["env"], summary["method"]] = [summary[n][0] for n in ("mar", "unsafe_pct", "mrcp_ksteps")]
-    row = r"^\| Safe (\w+), (\w+)[^|]* \| ([−\d.]+) \[.*\] \| ([\d.]+) % \[.*\] \| ([\d,]+) \[.*\] \|$"
-    rows = re.findall(row, (ROOT / "README.md").read_text().replace("SafeCar-Goal", "Safe car"), re.MULTILINE)
-    assert len(rows) == 4
-    for system, method, reward, unsafe, steps in rows:
-        name = "safe-car-goal" if system == "car" else f"safe-{system.lower()}"
-        mar, pct, pace = stored[name, method.lower()]
-        assert float(reward.replace("−", "-")) == round(mar, 3)
-        assert float(unsafe) == round(pct, 3)
-        assert float(steps.replace(",", "")) == round(1000 * pace)
+    return make_report(ROOT / "results")
+
+
+def test_the_readme_shows_the_table_of_the_report(report):
+    from guss.reports.table import overview
+
+    assert "\n".join(overview(report.tables)) in (ROOT / "README.md").read_text()
+
+
+def test_the_page_of_claims_shows_the_figures_of_the_report(report):
+    """Every `method mean ± half-width` of an environment's section, with % its unsafe steps; claims have verdicts."""
+    from guss.reports.style import label_of_env
+
+    text = (ROOT / "docs" / "reproduction.md").read_text()
+    number, seen = r"−?\d+\.\d{3} ± \d+\.\d{3}", 0
+    for env, rows in report.tables.items():
+        (section,) = re.findall(rf"^## {label_of_env(env)}\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+        for row in rows:
+            pattern = rf"(?<![\w-]){re.escape(row.label)} ({number})(?! %)(?:(?:,| with) ({number}) %)?"
+            for mar, unsafe in re.findall(pattern, section):
+                told = ["{:.3f} ± {:.3f}".format(*row.pair(n)).replace("-", "−") for n in ("mar", "unsafe_pct")]
+                assert mar == told[0], f"{env} {row.method}"
+                assert unsafe in ("", told[1]), f"{env} {row.method}"
+                seen += 1
+            for unsafe in re.findall(rf"(?<![\w-]){re.escape(row.label)} ({number}) %", section):
+                pairs = [row.pair(n) for n in ("unsafe_pct", "unsafe_trans_pct")]
+                assert unsafe in ["{:.3f} ± {:.3f}".format(*pair) for pair in pairs], f"{env} {row.method}"
+                seen += 1
+    assert seen > 40
+    claims = re.findall(r"^\| (\d+) \| [^|]+ \| ([^|]+) \| [^|]+ \|$", text, re.MULTILINE)
+    assert [int(n) for n, _ in claims] == list(range(1, len(claims) + 1))
+    assert len(claims) >= 25
+    for _, verdict in claims:
+        assert re.match("reproduced|not reproduced|different|RS: reproduced", verdict.strip()), verdict
 
 
 def test_the_page_on_own_environments_shows_what_learning_everything_costs():
