@@ -166,6 +166,13 @@ def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
         ) from error
 
 
+def episodes_kept(home: Path) -> int:
+    """Episodes that a run has for good: those before its last checkpoint; if none are kept, those of its records."""
+    if (home / "checkpoints").is_dir():
+        return max((int(path.stem.removeprefix("ep")) for path in _checkpoints(home)), default=0)
+    return len({row["episode"] for row in read_lines(home / "episodes.jsonl")})
+
+
 def checkpoint_after(home: Path, episodes: int) -> Stored | None:
     """The checkpoint after that many episodes, if it is still there."""
     path = home / "checkpoints" / f"ep{episodes:06d}.ckpt"
