@@ -212,6 +212,16 @@ def test_all_is_the_table_then_the_toy_world_then_one_report(table1, monkeypatch
     assert "guss: error: toy: it fell over" in process.stderr
     assert calls[-1][0] == "report"
 
+    def nothing(folder, command):
+        raise GussError("there is no run")
+
+    monkeypatch.setitem(sys.modules, "guss.reports.report", types.SimpleNamespace(write_report=nothing))
+    process, _ = table1(*words, "--seed", "5", check=2)
+    assert process.stderr.splitlines()[-2:] == [
+        "guss: error: toy: it fell over",
+        "guss: error: no report: there is no run",
+    ]
+
 
 def test_help_teaches(guss_here):
     text = guss_here("reproduce", "--help", check=0).stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -198,13 +199,18 @@ class Table1:
         return []
 
     def _report(self, batch: Batch, left_out: list[str], troubles: list[str]) -> None:
-        """Tables and figures of all runs, and a summary of those that are finished."""
+        """Tables and figures of all runs, and a summary of those that are finished; adds what fails."""
         from guss.commands.table_display import print_table
         from guss.display import make_console
         from guss.reports.report import write_report
         from guss.reports.run import summarise_run
 
-        files = write_report(self.folder, command=command_line())
+        files: list[Path] = []
+        try:
+            with nullcontext() if self.quiet else make_console(stderr=True).status("writing the report"):
+                files = write_report(self.folder, command=command_line())
+        except GussError as error:  # of nothing, if all runs failed
+            troubles.append(f"no report: {error}")
         summaries = [summarise_run(job.home) for job in batch.in_order if job.finished]
         if self.json:
             found = {"runs": summaries, "left_out": left_out, "failed": troubles, "files": list(map(str, files))}

@@ -138,6 +138,13 @@ def _checkpoints(home: Path) -> list[Path]:
     return sorted((home / "checkpoints").glob("ep*.ckpt"), reverse=True)
 
 
+def episodes_kept(home: Path) -> int:
+    """Episodes that a run has for good: those before its last checkpoint; if none are kept, those of its records."""
+    if (home / "checkpoints").is_dir():
+        return max((int(path.stem.removeprefix("ep")) for path in _checkpoints(home)), default=0)
+    return len({row["episode"] for row in read_lines(home / "episodes.jsonl")})
+
+
 def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any) -> None:
     """Keep what is needed to go on, and the one before; older ones go."""
     checkpoint.save(home / "checkpoints" / f"ep{done:06d}.ckpt", "run", meta, state)
@@ -164,13 +171,6 @@ def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
         raise GussError(
             f"{error}. The one before it, after {good.meta['done']} episodes, is good: --previous goes on from there"
         ) from error
-
-
-def episodes_kept(home: Path) -> int:
-    """Episodes that a run has for good: those before its last checkpoint; if none are kept, those of its records."""
-    if (home / "checkpoints").is_dir():
-        return max((int(path.stem.removeprefix("ep")) for path in _checkpoints(home)), default=0)
-    return len({row["episode"] for row in read_lines(home / "episodes.jsonl")})
 
 
 def checkpoint_after(home: Path, episodes: int) -> Stored | None:
