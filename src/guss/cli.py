@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from typing import Any
@@ -54,7 +55,7 @@ def parse(words: list[str]) -> Any:
         kind, table, prog, words = "experiment", EXPERIMENTS, "guss reproduce", words[1:]
     if words and not words[0].startswith("-") and words[0] not in table:
         raise UnknownNameError(kind, words[0], table)
-    about = Reproduce.__doc__ if kind == "experiment" else ABOUT
+    about = inspect.getdoc(Reproduce) if kind == "experiment" else ABOUT
     return tyro.extras.subcommand_cli_from_dict(table, prog=prog, description=about, args=words or ["--help"])
 
 
@@ -72,8 +73,9 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output has gone, as in `guss list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        print("guss: interrupted; what was finished is kept", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        told = ["guss: interrupted; what was finished is kept", *getattr(stop, "__notes__", ())]
+        print("; ".join(told), file=sys.stderr)
         sys.exit(130)
 
 

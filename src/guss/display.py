@@ -162,7 +162,7 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
     if first["threshold"] is None:
         del about["mrcp_ksteps"]
     for name, text in about.items():
-        table.add_row(name, *(_measure(summary, name) for summary in summaries), text)
+        table.add_row(name, *(measure_text(summary, name) for summary in summaries), text)
     console.print(table)
     if count > 1:
         console.print("[dim]± is the 90 % interval over seeds; random episodes at the start count in all of them.[/]")
@@ -170,7 +170,8 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
         console.print(f"  {file}", highlight=False, soft_wrap=True)
 
 
-def _measure(summary: dict[str, Any], name: str) -> str:
+def measure_text(summary: dict[str, Any], name: str) -> str:
+    """One measure of a run: its mean, and its interval if there is one."""
     mean, half = summary[name]
     if mean is None:
         return "never" if name == "mrcp_ksteps" else "–"

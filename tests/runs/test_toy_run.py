@@ -10,7 +10,7 @@ import pytest
 
 from guss.errors import GussError
 from guss.reports.toy import summarise, write_report
-from guss.runs.toy import ToyConfig, load_toy, run_method, run_toy
+from guss.runs.toy import ToyConfig, is_finished, load_toy, run_method, run_toy
 
 SETTINGS = {"cem": {"num_elites": 5}, "guss": {"warm_start": False}}  # of guss as in the paper
 SMALL = {"steps": 4, "horizon": 3, "budget": 30, "settings": SETTINGS}
@@ -68,11 +68,15 @@ def test_an_interrupted_experiment_goes_on_and_a_finished_one_starts_anew(tmp_pa
     note = lambda method, stored: told.append((method, stored))  # noqa: E731
     home = run_toy(config("rs", "random"), tmp_path, ORIGIN, note)
     (home / "records" / "random.npz").unlink()  # as if killed before the second method was done
+    assert not is_finished(home, config("rs", "random"))
     before = (home / "records" / "rs.npz").stat().st_mtime_ns
     run_toy(config("rs", "random"), tmp_path, ORIGIN, note)
     assert told[2:] == [("rs", True), ("random", False)]
     assert (home / "records" / "rs.npz").stat().st_mtime_ns == before
     write_report(home)
+    assert is_finished(home, config("rs", "random"))
+    assert not is_finished(home, config("rs", "random", budget=31))
+    assert not is_finished(tmp_path, config("rs", "random"))
     run_toy(config("rs", "random"), tmp_path, ORIGIN, note)
     assert told[4:] == [("rs", False), ("random", False)]
     (home / "summary.json").unlink(missing_ok=True)

@@ -174,45 +174,28 @@ class Run:
 
     def _config(self, method: str, data: Trace | None) -> RunConfig:
         """The run that the flags and the preset ask for; planner settings on the command line are the method's."""
-        from guss.agent.settings import PRESET_KEYS, UNKNOWN_EPISODES, settings_from
-        from guss.baselines import BASELINES
-        from guss.envs.adapting import find_env
+        from guss.agent.settings import PRESET_KEYS
         from guss.loading import find_preset, load_preset
-        from guss.runs.config import RunConfig, check_method, preset_for
-        from guss.runs.records import digest_of
+        from guss.runs.config import config_from, seeds_from
 
         if self.previous:
             raise GussError("--previous says where to go on from: it needs --resume")
         preset = load_preset(self.preset) if self.preset else find_preset(self.env or DEFAULT_ENV)
-        env = self.env or preset.get("env", DEFAULT_ENV)
-        check_method(method)  # unknown names are told before anything else
-        task = find_env(env, episode_length=self.episode_length, without_cost=self.without_cost).make_task()
-        if "reward" in task.unknown:
-            preset = {"initial_episodes": UNKNOWN_EPISODES} | preset
-        if method in BASELINES.names():
-            preset = preset_for(preset, method)
-        if self.seeds < 1 or self.seed < 0:
-            raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {self.seeds} --seed {self.seed}")
         flags = [name for name in (*PRESET_KEYS, "model") if name != "env"]
-        logged: dict[str, Any] = {}
-        if data is not None:
-            preset = preset | {"initial_episodes": 0}
-            logged = {"data": digest_of(data), "data_rows": len(data.obs)}
-        return settings_from(
-            RunConfig,
-            {"episodes": 50} | preset,
+        return config_from(
+            preset,
             method,
+            self.env or preset.get("env", DEFAULT_ENV),
+            seeds_from(self.seed, self.seeds),
+            data,
             planner=parse_settings(self.set) if method == self.method else {},
             net=parse_settings(self.net),
             fit=parse_settings(self.fit),
-            env=env,
-            seeds=tuple(range(self.seed, self.seed + self.seeds)),
             overlap=self.overlap,
             episode_length=self.episode_length,
             without_cost=self.without_cost,
             step_timeout=self.step_timeout,
             **{name: None if getattr(self, name) == () else getattr(self, name) for name in flags},
-            **logged,
         )
 
     def _check_resume(self) -> None:

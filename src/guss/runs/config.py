@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from guss.agent.settings import AgentSettings
+from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
+from guss.agent.traces import Trace
 from guss.baselines import BASELINES
 from guss.baselines.base import Baseline
 from guss.envs import EnvSpec
 from guss.envs.adapting import find_env
 from guss.errors import GussError, UnknownNameError
 from guss.planners import PLANNERS
+from guss.runs.records import digest_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +113,32 @@ def preset_for(preset: dict[str, Any], method: str) -> dict[str, Any]:
     model = mine.get("model", {}) | told.get("model", {})
     own = mine | told | ({"model": model} if model else {})
     return preset | {"baselines": {method: own}}
+
+
+def config_from(
+    preset: dict[str, Any], method: str, env: str, seeds: tuple[int, ...], data: Trace | None = None, **chosen: Any
+) -> RunConfig:
+    """The run of a method that a preset asks for; what is chosen otherwise, and not None, comes before it.
+
+    `data`: logged transitions to start from. `planner`, `net`, `fit` among the chosen are tables of settings.
+    """
+    check_method(method)  # unknown names are told before anything else
+    how = {"episode_length": chosen.get("episode_length"), "without_cost": chosen.get("without_cost", False)}
+    if "reward" in find_env(env, **how).make_task().unknown:
+        preset = {"initial_episodes": UNKNOWN_EPISODES} | preset
+    if method in BASELINES.names():
+        preset = preset_for(preset, method)
+    if data is not None:
+        preset = preset | {"initial_episodes": 0}
+        chosen = chosen | {"data": digest_of(data), "data_rows": len(data.obs)}
+    return settings_from(RunConfig, {"episodes": 50} | preset, method, env=env, seeds=seeds, **chosen)
+
+
+def seeds_from(first: int, count: int) -> tuple[int, ...]:
+    """So many seeds from the first one on."""
+    if count < 1 or first < 0:
+        raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {count} --seed {first}")
+    return tuple(range(first, first + count))
 
 
 def spec_of_run(config: RunConfig) -> EnvSpec:

@@ -146,6 +146,13 @@ def _checkpoints(home: Path) -> list[Path]:
     return sorted((home / "checkpoints").glob("ep*.ckpt"), reverse=True)
 
 
+def episodes_kept(home: Path) -> int:
+    """Episodes that a run has for good: those before its last checkpoint; if none are kept, those of its records."""
+    if (home / "checkpoints").is_dir():
+        return max((int(path.stem.removeprefix("ep")) for path in _checkpoints(home)), default=0)
+    return len({row["episode"] for row in read_lines(home / "episodes.jsonl")})
+
+
 def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any) -> None:
     """Keep what is needed to go on, and the one before; older ones go."""
     checkpoint.save(checkpoint_path(home, done), "run", meta, state)

@@ -185,14 +185,25 @@ def run_toy(
     return home
 
 
+def is_finished(home: Path, config: ToyConfig) -> bool:
+    """Whether a folder holds all records of that very experiment."""
+    records = [home / "records" / f"{method}.npz" for method in config.methods]
+    return _stored_config(home / "config.json")[0] == config.to_json() and all(path.exists() for path in records)
+
+
 def _same_run(path: Path, config: ToyConfig, origin: dict[str, Any]) -> bool:
     """Whether an unfinished experiment in this folder has the same settings and came from the same program."""
+    stored, source = _stored_config(path)
+    return stored == config.to_json() and all(source.get(k) == origin[k] for k in ("commit", "versions"))
+
+
+def _stored_config(path: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The settings of a stored experiment and where it came from; None if they cannot be read."""
     try:
         data = json.loads(path.read_text())
-        same_source = all(data["provenance"][k] == origin[k] for k in ("commit", "versions"))
-        return bool(data["schema"] == SCHEMA and data["config"] == config.to_json() and same_source)
-    except (json.JSONDecodeError, KeyError, TypeError):
-        return False
+        return (data["config"], data["provenance"]) if data["schema"] == SCHEMA else (None, {})
+    except (OSError, json.JSONDecodeError, KeyError, TypeError):
+        return None, {}
 
 
 def load_toy(home: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:

@@ -1,0 +1,49 @@
+"""The runs of the paper's Table 1: every method on every environment, by one of three sets of presets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+
+from guss.baselines import BASELINES
+from guss.envs import make_task
+from guss.errors import GussError, UnknownNameError
+from guss.loading import load_preset
+from guss.runs.config import RunConfig, check_method, config_from, seeds_from
+
+ENVIRONMENTS = ("safe-pendulum", "safe-acrobot", "safe-car-goal")
+METHODS = ("guss", "s-rs", "safe-mbpo", "rcem", "rs", "cem", "cpo", "ppo-lagrangian", "random")
+PRESETS = {"best": "", "paper": "-paper", "quick": "-quick"}
+"""What follows an environment's name in the name of its experiment."""
+NUM_SEEDS = {"best": 6, "paper": 6, "quick": 2}
+
+
+def check_names(envs: Sequence[str], methods: Sequence[str]) -> None:
+    """Environments of the table, methods of any kind; others are told."""
+    for env in envs:
+        if env not in ENVIRONMENTS:
+            raise UnknownNameError("environment of Table 1:", env, ENVIRONMENTS)
+    for method in methods:
+        check_method(method)
+
+
+def table1_runs(
+    envs: Sequence[str], methods: Sequence[str], preset: str, first_seed: int, num_seeds: int, episodes: int | None
+) -> tuple[list[RunConfig], list[str]]:
+    """The runs, and in a sentence each what is left out. `episodes`: another number, but for model-free methods."""
+    check_names(envs, methods)
+    seeds = seeds_from(first_seed, num_seeds)
+    runs, left_out = [], []
+    for env in dict.fromkeys(envs):
+        settings, task = load_preset(env + PRESETS[preset]), make_task(env)
+        for method in dict.fromkeys(methods):
+            baseline = BASELINES[method].item if method in BASELINES.names() else None
+            if baseline is not None and baseline.continuous_only and task.actions.dtype != jnp.float32:
+                left_out.append(f"{method} on {env}: it is for continuous actions, and these are discrete")
+                continue
+            chosen = None if baseline is not None and not baseline.model_based else episodes
+            runs.append(config_from(settings, method, env, seeds, episodes=chosen))
+    if not runs:
+        raise GussError(f"nothing to run. {'; '.join(left_out)}; ppo-lagrangian and cpo take both")
+    return runs, left_out
