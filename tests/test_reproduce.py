@@ -1,4 +1,4 @@
-"""`guss reproduce table1` and `all`, on the smallest cases; reports and films are stand-ins."""
+"""`guss reproduce table1` and `all`, on the smallest cases; but for one, without figures and films."""
 
 import json
 import os
@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-import types
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,8 @@ from guss import loading
 from guss.commands import table_display
 from guss.commands.reproduce import Toy
 from guss.errors import GussError
+from guss.reports import report
+from guss.runs import films, maps
 from guss.runs.batches import Batch
 from guss.runs.locking import locked
 from guss.runs.records import read_lines
@@ -35,18 +36,9 @@ TINY = """
     max_steps = 20
     warm_steps = 10
 """
-STANDINS = """
-    import sys, types
-
+PLUGIN = """
     from guss import loading
 
-
-    def add(name, **functions):
-        sys.modules[name] = types.SimpleNamespace(**functions)
-
-
-    add("guss.runs.films", write_film=lambda home: None)
-    add("guss.runs.maps", write_maps=lambda home: None)
     presets = loading._presets
     loading._presets = lambda: presets() | {"safe-pendulum-quick": loading.Path("tiny.toml")}
 """
@@ -55,22 +47,25 @@ PENDULUM = (*TABLE, "--env", "safe-pendulum")
 
 
 @pytest.fixture
-def table1(monkeypatch, tmp_path, guss_here):
-    """The command in this process, with stand-ins for the report, films and maps; notes what they were called with."""
+def tiny(monkeypatch, tmp_path):
+    """Quick is quicker still."""
     (tmp_path / "tiny.toml").write_text(textwrap.dedent(TINY))
-    presets, calls = loading._presets(), []
+    presets = loading._presets()
     monkeypatch.setattr(loading, "_presets", lambda: presets | {"safe-pendulum-quick": tmp_path / "tiny.toml"})
 
-    def add(module, name, function):
-        monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{name: function}))
 
-    def write_report(folder, out=None, command=""):
-        calls.append(("report", folder, command))
-        return [folder / "report" / "index.html"]
+@pytest.fixture
+def table1(monkeypatch, tmp_path, guss_here, tiny):
+    """The command in this process, without what takes long, films and figures; notes what was to be made."""
+    calls = []
 
-    add("guss.reports.report", "write_report", write_report)
-    add("guss.runs.films", "write_film", lambda home: calls.append(("film", home)))
-    add("guss.runs.maps", "write_maps", lambda home: calls.append(("maps", home)))
+    def draw_all(found, folder, tell):
+        calls.append(("report", found.found.folder))
+        return {}, []
+
+    monkeypatch.setattr(report, "draw_all", draw_all)
+    monkeypatch.setattr(films, "write_film", lambda home: calls.append(("film", home)))
+    monkeypatch.setattr(maps, "write_maps", lambda home: calls.append(("maps", home)))
 
     def run(*words, check=0):
         calls.clear()
@@ -79,19 +74,34 @@ def table1(monkeypatch, tmp_path, guss_here):
     return run
 
 
+def test_a_small_table_with_all_that_belongs_to_it(guss_here, tiny, tmp_path):
+    """Nothing is left out: runs, maps, films, figures and the page."""
+    process = guss_here(*PENDULUM, "--methods", "random", "rs", "--episodes", "2", "--out", "out", check=0)
+    homes = sorted((tmp_path / "out").glob("safe-pendulum-*"))
+    for home in homes:
+        assert films.read_film(home)["phase"] == ("random" if "random" in home.name else "plan")
+        assert maps.read_maps(home)["episodes"] == 2
+    table = json.loads((tmp_path / "out" / "report" / "table.json").read_text())["safe_pendulum"]
+    assert {name: (row["seeds"], row["episodes"]) for name, row in table.items()} == {"random": (1, 2), "rs": (1, 2)}
+    assert (tmp_path / "out" / "report" / "figures" / "states-safe-pendulum.png").exists()
+    assert "one seed only of RS, Random" in process.stdout
+    assert str(Path("out/report/report.html")) in process.stdout
+
+
 def test_a_table_is_run_reported_and_not_run_twice(table1, monkeypatch):
     monkeypatch.setattr(table_display, "SECONDS_BETWEEN_LINES", 0.0)
     process, calls = table1(*PENDULUM, "--methods", "random,rs")
     lines = process.stderr.splitlines()
     assert lines[0].startswith("1/2 safe-pendulum random: episode 1/12, reward -")
     assert any(line.startswith("2/2 safe-pendulum rs: episode 12/12, reward -") and "took" in line for line in lines)
-    for word in ("safe-pendulum", "random", "rs", "mar", "unsafe_pct", "report/index.html"):
+    for word in ("safe-pendulum", "random", "rs", "MAR", "unsafe %", "report/report.html"):
         assert word in process.stdout
     out = Path("runs/reproduce-quick")
     random, rs = sorted(out.glob("safe-pendulum-*"))
     assert calls[:4] == [("maps", random), ("film", random), ("maps", rs), ("film", rs)]
+    assert calls[4:] == [("report", out)]
     command = "guss reproduce table1 --preset quick --seeds 1 --env safe-pendulum --methods random,rs"
-    assert calls[4:] == [("report", out, command)]
+    assert command in (out / "report" / "report.html").read_text()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")}
     process, calls = table1(*PENDULUM, "--methods", "random", "rs", "--no-films", "--json")
     assert "2/2 safe-pendulum rs: finished before" in process.stderr
@@ -100,7 +110,7 @@ def test_a_table_is_run_reported_and_not_run_twice(table1, monkeypatch):
         ("random", 1, 12),
         ("rs", 1, 12),
     ]
-    assert found["files"] == [str(out / "report" / "index.html")]
+    assert found["files"][0] == str(out / "report" / "report.html")
     assert {call[0] for call in calls} == {"maps", "report"}
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")} == before
     process, _ = table1(*PENDULUM, "--methods", "random", "--quiet")
@@ -113,8 +123,8 @@ def test_a_killed_table_goes_on_and_ends_as_if_it_had_not_been(table1, tmp_path)
     words = (*PENDULUM, "--methods", "random", "--episodes", episodes)
     table1(*words, "--out", "whole")
     shutil.copytree(os.environ["GUSS_CACHE_DIR"], tmp_path / "cache")  # what is killed may leave half a program
-    (tmp_path / "standins.py").write_text(textwrap.dedent(STANDINS))
-    command = [sys.executable, "-m", "guss", *map(str, words), "--out", "killed", "--plugin", "standins.py"]
+    (tmp_path / "plugin.py").write_text(textwrap.dedent(PLUGIN))
+    command = [sys.executable, "-m", "guss", *map(str, words), "--out", "killed", "--plugin", "plugin.py"]
     environment = os.environ | {"GUSS_CACHE_DIR": "cache"}
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
     lines = lambda: sum(path.read_bytes().count(b"\n") for path in tmp_path.glob("killed/*/episodes.jsonl"))  # noqa: E731
@@ -146,7 +156,6 @@ def test_what_fails_is_told_at_the_end_and_the_rest_is_reported(table1, tmp_path
     )
     assert "Traceback" not in process.stderr
     assert "rs" in process.stdout
-    assert "random" not in process.stdout, "it is not finished"
     assert calls[-1][0] == "report"
     (home / "checkpoints" / "ep000001.ckpt").unlink()
     with locked(home):
@@ -212,10 +221,10 @@ def test_all_is_the_table_then_the_toy_world_then_one_report(table1, monkeypatch
     assert "guss: error: toy: it fell over" in process.stderr
     assert calls[-1][0] == "report"
 
-    def nothing(folder, command):
+    def nothing(folder, command, on_part):
         raise GussError("there is no run")
 
-    monkeypatch.setitem(sys.modules, "guss.reports.report", types.SimpleNamespace(write_report=nothing))
+    monkeypatch.setattr(report, "write_report", nothing)
     process, _ = table1(*words, "--seed", "5", check=2)
     assert process.stderr.splitlines()[-2:] == [
         "guss: error: toy: it fell over",

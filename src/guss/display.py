@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -162,7 +163,7 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
     if first["threshold"] is None:
         del about["mrcp_ksteps"]
     for name, text in about.items():
-        table.add_row(name, *(measure_text(summary, name) for summary in summaries), text)
+        table.add_row(name, *(_measure(summary, name) for summary in summaries), text)
     console.print(table)
     if count > 1:
         console.print("[dim]± is the 90 % interval over seeds; random episodes at the start count in all of them.[/]")
@@ -170,7 +171,7 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
         console.print(f"  {file}", highlight=False, soft_wrap=True)
 
 
-def measure_text(summary: dict[str, Any], name: str) -> str:
+def _measure(summary: dict[str, Any], name: str) -> str:
     """One measure of a run: its mean, and its interval if there is one."""
     mean, half = summary[name]
     if mean is None:
@@ -386,8 +387,9 @@ class PartProgress:
         self._status.stop()
 
 
-def print_report(console: Console, table: dict[str, Any], notes: list[str], files: list[Path]) -> None:
-    """The paper's table as a report has it, in short; what is missing; where the whole is."""
+def print_report(console: Console, files: list[Path]) -> None:
+    """The paper's table as a report has it, in short; what is missing; where the whole is. `files`: the report's."""
+    table, notes = (json.loads((files[0].parent / f"{name}.json").read_text()) for name in ("table", "report"))
     for env, methods in table.items():
         shown = Table(title=env.replace("_", "-"), title_justify="left")
         shown.add_column("method", no_wrap=True)
@@ -404,7 +406,7 @@ def print_report(console: Console, table: dict[str, Any], notes: list[str], file
             count = f"{row['seeds']} × {row['episodes']}"
             shown.add_row(f"[bold]{name}[/]" if name == "guss" else name, count, *cells)
         console.print(shown)
-    for note in notes:
+    for note in notes["notes"]:
         console.print(f"  [yellow]![/] {note}", highlight=False, soft_wrap=True)
     pages = [file for file in files if file.parent.name != "figures"]
     for file in pages:

@@ -115,10 +115,10 @@ def test_the_command_shows_the_table(folder, files, guss_here, tmp_path):
     assert json.loads(told.stdout)["safe_pendulum"]["guss"]["mar"] == [-2.0, 0.4748]
     assert (tmp_path / "out" / "report.html").exists()
     console = Console(width=120, file=io.StringIO())
-    print_report(console, json.loads((folder / "report" / "table.json").read_text()), ["something is missing"], files)
+    print_report(console, files)
     shown = console.file.getvalue()
     assert "-2.000 ± 0.475 [-2.2]" in shown
-    assert "something is missing" in shown
+    assert "S-RS: 4 of 50 episodes were run" in shown
     assert "figures (12 files)" in shown
     empty = tmp_path / "empty"
     empty.mkdir()

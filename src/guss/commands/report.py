@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -38,9 +37,7 @@ class Report:
 
         with PartProgress(make_console(stderr=True), quiet=self.quiet) as progress:
             files = write_report(self.folder, self.out, command_line(), progress.part)
-        table = json.loads((files[0].parent / "table.json").read_text())
         if self.json:
-            print(json.dumps(table, indent=2))
+            print((files[0].parent / "table.json").read_text(), end="")
         elif not self.quiet:
-            notes = json.loads((files[0].parent / "report.json").read_text())["notes"]
-            print_report(make_console(), table, notes, files)
+            print_report(make_console(), files)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -199,24 +198,23 @@ class Table1:
         return []
 
     def _report(self, batch: Batch, left_out: list[str], troubles: list[str]) -> None:
-        """Tables and figures of all runs, and a summary of those that are finished; adds what fails."""
-        from guss.commands.table_display import print_table
-        from guss.display import make_console
+        """Tables and figures of all runs, and a summary; adds what fails."""
+        from guss.display import PartProgress, make_console, print_report
         from guss.reports.report import write_report
         from guss.reports.run import summarise_run
 
         files: list[Path] = []
         try:
-            with nullcontext() if self.quiet else make_console(stderr=True).status("writing the report"):
-                files = write_report(self.folder, command=command_line())
+            with PartProgress(make_console(stderr=True), quiet=self.quiet) as progress:
+                files = write_report(self.folder, command=command_line(), on_part=progress.part)
         except GussError as error:  # of nothing, if all runs failed
             troubles.append(f"no report: {error}")
-        summaries = [summarise_run(job.home) for job in batch.in_order if job.finished]
         if self.json:
+            summaries = [summarise_run(job.home) for job in batch.in_order if job.finished]
             found = {"runs": summaries, "left_out": left_out, "failed": troubles, "files": list(map(str, files))}
             print(json.dumps(found, indent=2))
-        elif not self.quiet:
-            print_table(make_console(), summaries, files)
+        elif files and not self.quiet:
+            print_report(make_console(), files)
 
 
 @dataclass

@@ -1,19 +1,14 @@
-"""What the terminal shows of many runs: one bar over all of them, a table per environment at the end."""
+"""What the terminal shows of many runs: one bar over all of them."""
 
 from __future__ import annotations
 
 import time
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
-from guss.display import measure_text
-from guss.metrics import MEASURES
 from guss.runs.batches import Batch, Job
 
 SECONDS_BETWEEN_LINES = 30.0
@@ -115,25 +110,3 @@ def _figures(job: Job) -> str:
     if job.news is None:
         return text
     return f"{text}, reward {job.news.mean_reward:.3f}, unsafe {job.news.unsafe_pct:.2f} %"
-
-
-def print_table(console: Console, summaries: list[dict[str, Any]], files: list[Path]) -> None:
-    """What came out, in the paper's measures: a table per environment, a row per method; then where it all is."""
-    for env in dict.fromkeys(summary["env"] for summary in summaries):
-        mine = [summary for summary in summaries if summary["env"] == env]
-        table = Table(title=env, title_justify="left")
-        threshold = mine[0]["threshold"]
-        heads = [f"mar: {MEASURES[mine[0]['measure']]}", f"mrcp: thousand steps until {threshold}"]
-        heads += ["unsafe_pct: unsafe steps [%]", "unsafe_trans_pct: first 15 % of the episodes"]
-        table.add_column("method")
-        for head in (*heads, "seeds", "episodes"):
-            table.add_column(head, justify="right")
-        for summary in mine:
-            names = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
-            measures = (measure_text(summary, name) for name in names)
-            table.add_row(summary["method"], *measures, str(summary["seeds"]), f"{summary['episodes']:,}")
-        console.print(table)
-    if any(summary["seeds"] > 1 for summary in summaries):
-        console.print("[dim]mar: second half of the episodes. ± is the 90 % interval over seeds.[/]")
-    for file in files:
-        console.print(f"  {file}", highlight=False, soft_wrap=True)
