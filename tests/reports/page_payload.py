@@ -41,7 +41,7 @@ def film_over_time(method="guss", steps=40, every=2):
         "verdict": "episode 14 of seed 0, planned again: every action is the one that was taken",
         "world": [-1.3, 1.3],
         "axes": {"kind": "time", "labels": ["angle from upright [°]"], "limits": [[-180, 180]], "unsafe": [[20, 30]],
-                 "horizon": 8},
+                 "horizon": 14, "points": [0, 2, 4, 6, 8, 10, 12, 14]},
         "behaviour": {"labels": ["mean angle", "mean speed"], "extent": [-180, 180, -8, 8], "shape": [20, 20],
                       "kept": True},
         "course": {"label": "angle", "values": angle[1:], "unsafe": [5, 6]}, "path": None, "frames": frames,

@@ -185,6 +185,11 @@ def test_a_finger_zooms_and_two_taps_restore(open_page, html):
     page.touchscreen.tap(box["x"] + 150, y)
     page.touchscreen.tap(box["x"] + 150, y)
     assert ticks(page, "x") == before
+    for share in (0.3, 0.55, 0.9):
+        page.touchscreen.tap(box["x"] + share * box["width"], y)
+        said = page.locator(".readout").first.bounding_box()
+        assert said["x"] >= 0, "what is read stays on the screen"
+        assert said["x"] + said["width"] <= 390
 
 
 def test_keys_read_and_zoom(page):

@@ -202,9 +202,9 @@ class Chart {
       const range = isNumber(line.low?.[i]) ? ` (${fixed(line.low[i])} to ${fixed(line.high[i])})` : "";
       return [swatch(style), make("span", {}, style.label), make("span", { class: "value" }, fixed(mean), make("small", {}, range))];
     }));
-    const share = pixel / this.svg.viewBox.baseVal.width;
-    this.readout.classList.toggle("to-left", share > 0.5);
-    this.readout.style.setProperty("--at", `${(100 * (share > 0.5 ? 1 - share : share)).toFixed(2)}%`);
+    const room = this.plot.clientWidth, wide = this.readout.offsetWidth;
+    const beside = pixel > room / 2 ? pixel - 12 - wide : pixel + 12;
+    this.readout.style.left = `${Math.max(0, Math.min(beside, room - wide))}px`;
   }
 
   /** Whether nothing of the lines is beyond these edges. */

@@ -35,7 +35,7 @@ function legendOfTable(env) {
     "Mean ± half-width of the 90 % interval over seeds; in grey what the paper reports; bold: the best of the safe methods.",
     "Numbers lead to their runs, headings sort.",
     `MAR: ${MEASURES.mar.about}${env.reward ? ` (${env.reward})` : ""}.`,
-    `MRCP: ${MEASURES.mrcp_ksteps.about}${isNumber(env.threshold) ? ` (${fixed(env.threshold)})` : ""}.`,
+    `MRCP: ${MEASURES.mrcp_ksteps.about}${isNumber(env.threshold) ? `; the threshold is ${fixed(env.threshold)}` : ""}.`,
     `p(unsafe): ${MEASURES.unsafe_pct.about}; transient: over the first 15 % of them.`,
   ];
   return hint(notes.join(" "));

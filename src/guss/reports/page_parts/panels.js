@@ -4,6 +4,7 @@ const FILM = {
   safe: "#7fb0d3", unsafe: "#d6604d", chosen: "#08306b", zone: "#f6c9c4", // of plans
   past: "#1d1d1f", later: "#b9b9b9", dot: "#b2182b", text: "#4a4a4a",
 };
+const EDGE = { left: 46, right: 18 }; // what axes take of a canvas
 const PAST = 20; // steps shown of what was, beside a plan's horizon
 const VIRIDIS = ["#440154", "#482878", "#3e4a89", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"]
   .map((colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16)));
@@ -29,7 +30,7 @@ function wiped(canvas) {
 
 /** Axes with ticks and names; then `inside` draws within them, in their scales. */
 function framed({ pen, width, height }, { x, y, names, equal = false, below = 34 }, inside) {
-  const area = { left: 46, right: width - 14, top: 8, bottom: height - below };
+  const area = { left: EDGE.left, right: width - EDGE.right, top: 8, bottom: height - below };
   if (equal) {
     const each = Math.min((area.right - area.left) / (x[1] - x[0]), (area.bottom - area.top) / (y[1] - y[0]));
     area.left += (area.right - area.left - each * (x[1] - x[0])) / 2;
@@ -142,14 +143,15 @@ function drawTimes(canvas, film, frame) {
   framed(wiped(canvas), { x: [-PAST, horizon], y: limits, names: ["steps from now", film.axes.labels[0]] }, ({ x, y }, area) => {
     const pen = canvas.getContext("2d"), broken = wraps((area.bottom - area.top) / 2);
     for (const [low, high] of film.axes.unsafe) band(pen, area, y, low, high);
-    const lineOf = (path, colour, width) => stroke(pen, path.map((value, i) => [x(i), y(value)]), colour, width, broken);
+    const at = (i) => x(film.axes.points?.[i] ?? i); // of long plans, some steps are kept
+    const lineOf = (path, colour, width) => stroke(pen, path.map((value, i) => [at(i), y(value)]), colour, width, broken);
     const before = film.course.values.slice(0, frame.step).slice(-PAST - 1, -1);
     const past = [...before, frame.now].map((value, i) => [x(i - before.length), y(value)]);
     fan(pen, frame, lineOf);
     stroke(pen, past, FILM.past, 1.8, broken);
     if (frame.chosen.length) {
       lineOf(frame.chosen, FILM.chosen, 2.6);
-      dot(pen, [x(frame.chosen.length - 1), y(frame.chosen[frame.chosen.length - 1])], 3.5, FILM.chosen);
+      dot(pen, [at(frame.chosen.length - 1), y(frame.chosen[frame.chosen.length - 1])], 3.5, FILM.chosen);
     }
     dot(pen, [x(0), y(frame.now)], 4, FILM.past);
   });

@@ -148,7 +148,8 @@ class Player {
   /** The frame nearest to where the course was touched. */
   seekAt(event) {
     const box = event.target.getBoundingClientRect();
-    const step = ((event.clientX - box.left - 46) / (box.width - 60)) * this.film.course.values.length;
+    const share = (event.clientX - box.left - EDGE.left) / (box.width - EDGE.left - EDGE.right);
+    const step = share * this.film.course.values.length;
     const gaps = this.film.frames.map((frame) => Math.abs(frame.step + 1 - step));
     this.seek(gaps.indexOf(Math.min(...gaps)));
   }
