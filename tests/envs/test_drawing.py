@@ -109,13 +109,10 @@ def test_states_are_placed_by_what_matters_of_them():
     np.testing.assert_allclose(ACROBOT.map.place(np.asarray([hanging, up])), [[0.0, 0.0], [0.0, 4.0]])
     aside = [0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
     np.testing.assert_allclose(ACROBOT.map.place(np.asarray(aside)), [2.0, 2.0])
-    obs = np.zeros((3, 22))
-    obs[0, 12 + 7], obs[1, 12 + 0], obs[0, 12] = np.exp(-0.5), np.exp(-1.0), 0.1  # 7: the middle bin of those in front
-    right, ahead = CAR.map.place(obs).T
-    np.testing.assert_allclose(np.hypot(right, ahead)[:2], [0.5, 1.0])
-    assert (abs(right[0]), ahead[0]) == pytest.approx((0.0, 0.5), abs=1e-9)
-    assert right[1] < -0.9, "a hazard to the left is drawn there, as in the picture"
-    assert max(abs(right[2]), abs(ahead[2])) > 1.6, "where the lidar shows nothing there is nothing on the map"
+    obs = np.zeros((2, 22))
+    obs[0, 12 + 7], obs[0, 12], obs[0, 4] = np.exp(-0.5), 0.1, -0.7  # its back is where y grows
+    np.testing.assert_allclose(CAR.map.place(obs)[0], [0.5, 0.7])
+    assert CAR.map.place(obs)[1, 0] > CAR.map.limits[0][1], "where the lidar shows nothing there is nothing on the map"
 
 
 @pytest.mark.parametrize("name", ["safe-pendulum", "safe-acrobot", "safe-car-goal", "safe-toy"])
@@ -135,6 +132,5 @@ def test_a_place_is_in_the_unsafe_zone_when_the_step_costs(name):
     costs = jax.vmap(lambda o: task.constraints[0].cost(o, action, o))(jnp.asarray(obs))
     x, y = plan.place(obs).T
     zone = np.any([(x0 <= x) & (x <= x1) & (y0 <= y) & (y <= y1) for x0, x1, y0, y1 in plan.unsafe], axis=0)
-    share = 0.97 if name == "safe-car-goal" else 0.9999  # the car's zone is a square for a disc
     assert zone.any()
-    assert np.mean(zone == (np.asarray(costs) > 0)) > share
+    assert np.mean(zone == (np.asarray(costs) > 0)) > 0.998, "but for rounding at the edges"

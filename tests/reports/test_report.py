@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from stored import store
 
-from guss.display import print_report
+from guss.commands.table_display import print_report
 from guss.reports.page import build_page
 from guss.reports.payload import make_payload
 from guss.reports.report import differences, draw_all, make_report, to_markdown, write_report

@@ -32,7 +32,8 @@ class Report:
     def run(self) -> None:
         """Make the report, show its table, say where it is."""
         load_plugins(self.plugin)
-        from guss.display import PartProgress, make_console, print_report
+        from guss.commands.table_display import PartProgress, print_report
+        from guss.display import make_console
         from guss.reports.report import write_report
 
         with PartProgress(make_console(stderr=True), quiet=self.quiet) as progress:

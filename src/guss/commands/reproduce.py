@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -199,7 +199,8 @@ class Table1:
 
     def _report(self, batch: Batch, left_out: list[str], troubles: list[str]) -> None:
         """Tables and figures of all runs, and a summary; adds what fails."""
-        from guss.display import PartProgress, make_console, print_report
+        from guss.commands.table_display import PartProgress, print_report
+        from guss.display import make_console
         from guss.reports.report import write_report
         from guss.reports.run import summarise_run
 
@@ -233,7 +234,7 @@ class All(Table1):
         return []
 
 
-def _names(words: tuple[str, ...]) -> tuple[str, ...]:
+def _names(words: Sequence[str]) -> tuple[str, ...]:
     """Names, with spaces or commas between them."""
     return tuple(name for word in words for name in word.split(",") if name)
 

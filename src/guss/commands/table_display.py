@@ -1,12 +1,16 @@
-"""What the terminal shows of many runs: one bar over all of them."""
+"""What the terminal shows of many runs: one bar over all of them, and the table of a report."""
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import timedelta
+from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
 from guss.runs.batches import Batch, Job
@@ -110,3 +114,51 @@ def _figures(job: Job) -> str:
     if job.news is None:
         return text
     return f"{text}, reward {job.news.mean_reward:.3f}, unsafe {job.news.unsafe_pct:.2f} %"
+
+
+class PartProgress:
+    """What is being made right now, on a terminal; nothing elsewhere."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self._status = console.status("starting")
+        self._shown = console.is_terminal and not quiet
+
+    def part(self, name: str) -> None:
+        """The next part begins."""
+        self._status.update(name)
+
+    def __enter__(self) -> PartProgress:
+        if self._shown:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+
+def print_report(console: Console, files: list[Path]) -> None:
+    """The paper's table as a report has it, in short; what is missing; where the whole is. `files`: the report's."""
+    table, notes = (json.loads((files[0].parent / f"{name}.json").read_text()) for name in ("table", "report"))
+    for env, methods in table.items():
+        shown = Table(title=env.replace("_", "-"), title_justify="left")
+        shown.add_column("method", no_wrap=True)
+        for column in ("seeds × episodes", "MAR [paper]", "MRCP, k steps [paper]", "unsafe % [paper]"):
+            shown.add_column(escape(column), justify="right")
+        for method, row in methods.items():
+            cells = []
+            for name in ("mar", "mrcp_ksteps", "unsafe_pct"):
+                mean, half = row[name]
+                ours = "–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
+                paper = row["paper"].get(name)
+                cells.append(ours + ("" if paper is None else f" [dim]{escape(f'[{paper[0]:g}]')}[/]"))
+            name = method.replace("_", "-")
+            count = f"{row['seeds']} × {row['episodes']}"
+            shown.add_row(f"[bold]{name}[/]" if name == "guss" else name, count, *cells)
+        console.print(shown)
+    for note in notes["notes"]:
+        console.print(f"  [yellow]![/] {note}", highlight=False, soft_wrap=True)
+    pages = [file for file in files if file.parent.name != "figures"]
+    for file in pages:
+        console.print(f"  {file}", highlight=False, soft_wrap=True)
+    if len(files) > len(pages):
+        console.print(f"  {pages[0].parent / 'figures'} ({len(files) - len(pages)} files)", highlight=False)
