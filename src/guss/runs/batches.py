@@ -15,6 +15,8 @@ from guss.runs.loops import EpisodeNews
 from guss.runs.records import read_lines, run_folder
 from guss.runs.running import episodes_kept, resume_run, run_one
 
+ENOUGH = 60.0
+"""Expected seconds after which what was measured weighs as much as the guess: short runs are mostly overhead."""
 Extras = Mapping[str, Callable[[Path], Any]]
 """What to make of every finished run: the file's name in its folder, and who writes it."""
 
@@ -75,11 +77,11 @@ class Job:
         return self.work if self.finished else float(self.expected[: self.done].sum())
 
     def seconds_left(self, pace: float) -> float:
-        """Until it is finished, by its own pace if it has one. `pace`: seconds that an expected second takes."""
+        """Until it is finished, by its own pace as far as it has one. `pace`: seconds that an expected second takes."""
         if self.finished:
             return 0.0
         played = float(self.expected[: self.done].sum())
-        own = self.seconds / played if played > 1.0 else pace
+        own = (self.seconds + ENOUGH * pace) / (played + ENOUGH)
         return own * float(self.expected[self.done :].sum()) + pace * COMPILE * (self.news is None)
 
     def tell(self, news: EpisodeNews) -> None:
@@ -119,9 +121,9 @@ class Batch:
 
     @property
     def pace(self) -> float:
-        """Seconds that an expected second took so far; 1 where nothing is known yet."""
+        """Seconds that an expected second took so far; near 1 while little is known."""
         expected = sum(float(job.expected[: job.done].sum()) for job in self.jobs)
-        return sum(job.seconds for job in self.jobs) / expected if expected > 1.0 else 1.0
+        return (sum(job.seconds for job in self.jobs) + ENOUGH) / (expected + ENOUGH)
 
     @property
     def work(self) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from guss.envs.adapting import find_env
 from guss.runs.config import RunConfig
 
-COMPILE = 8.0  # a run
+COMPILE = 15.0  # a run
 STEP, HOSTED_STEP = 1e-5, 4e-4  # a real step of a seed, compiled or in a simulator
 PLAN, PREDICTED_STEP = 2e-3, 1.5e-6  # a plan of a seed, and each step of each of its candidates
 FIT_STEP = 5e-4  # a gradient step of a seed's model
