@@ -96,16 +96,17 @@ def _label(axes: Any, x: np.ndarray, y: np.ndarray, texts: list[str], colours: l
 
 def draw_model(env: str, records: list[Record]) -> Any:
     """How wrong the model is, one step and a whole plan ahead, and how well it knows that, by episode."""
-    panels = (
+    panels: tuple[tuple[str, str, str, bool], ...] = (
         ("r2", "one step ahead, held-out rows", "share of variance not explained", True),
         ("r2_horizon", "at the end of a plan", "share of variance not explained", True),
         ("ks", "calibration", "KS distance from a calibrated prediction", False),
     )
     lines = {record.method: _model_errors(record) for record in records}
     lines = {method: errors for method, errors in lines.items() if errors}
-    if not lines:
+    panels = tuple(panel for panel in panels if any(panel[0] in errors for errors in lines.values()))
+    if not panels:
         return None
-    figure, axes = new_figure(3, 1, 11.0, 3.7)
+    figure, (axes,) = new_figure(len(panels), 1, 3.7 * len(panels), 3.7, squeeze=False)
     for panel, (field, title, label, unexplained) in zip(axes, panels, strict=True):
         for i, (method, errors) in enumerate(lines.items()):
             number, values = errors.get(field, (np.zeros(0), np.zeros((0, 1))))

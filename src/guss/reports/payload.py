@@ -22,6 +22,8 @@ from guss.runs.films import read_film
 if TYPE_CHECKING:
     from guss.reports.report import Report
 
+HERO = "guss"
+"""The method that others are tested against in the tables, and whose film is shown first."""
 Drawn = dict[tuple[str, str], list[Path]]
 
 CAPTIONS = {
@@ -78,7 +80,7 @@ def _about(report: Report) -> list[str]:
 
 def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[str]) -> dict[str, Any]:
     films = []
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.method != HERO):  # the first is shown first
         try:
             film = read_film(row.record.home)
         except GussError as error:

@@ -24,14 +24,11 @@ from guss.reports.curves import draw_learning
 from guss.reports.gathering import Gathered, Record, gather
 from guss.reports.measuring import THRESHOLDS, compare, measure_of
 from guss.reports.page import build_page
-from guss.reports.payload import Drawn, make_payload
+from guss.reports.payload import HERO, Drawn, make_payload
 from guss.reports.style import label_of, label_of_env, save_figure
 from guss.reports.table import Row, against_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
 from guss.runs.maps import read_maps
 from guss.runs.records import write_json
-
-HERO = "guss"
-"""The method that others are tested against in the tables; all pairs are in report.json."""
 
 
 @dataclass

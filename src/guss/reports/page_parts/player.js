@@ -20,7 +20,7 @@ class Player {
     Object.assign(this, { id: `player-${(players += 1)}`, env, film: null, frame: 0, playing: false, inSight: false, speed: 1, waited: 0 });
     this.wanted = !window.matchMedia("(prefers-reduced-motion: reduce)").matches; // whether it should play when in sight
     this.build();
-    this.choose(this.methods.find((method) => this.data.has(method)) ?? this.methods[0]);
+    this.choose(env.films[0]?.method ?? this.methods[0]);
     this.watch();
   }
 
