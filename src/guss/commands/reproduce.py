@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,7 +235,7 @@ class All(Table1):
         return []
 
 
-def _names(words: tuple[str, ...]) -> tuple[str, ...]:
+def _names(words: Sequence[str]) -> tuple[str, ...]:
     """Names, with spaces or commas between them."""
     return tuple(name for word in words for name in word.split(",") if name)
 
