@@ -121,17 +121,18 @@ def print_table(console: Console, summaries: list[dict[str, Any]], files: list[P
     """What came out, in the paper's measures: a table per environment, a row per method; then where it all is."""
     for env in dict.fromkeys(summary["env"] for summary in summaries):
         mine = [summary for summary in summaries if summary["env"] == env]
-        table = Table(title=env, title_justify="left")
+        count = mine[0]["seeds"]
+        table = Table(title=f"{env}: {count} seed{'s' if count != 1 else ''}", title_justify="left")
         threshold = mine[0]["threshold"]
         heads = [f"mar: {MEASURES[mine[0]['measure']]}", f"mrcp: thousand steps until {threshold}"]
         heads += ["unsafe_pct: unsafe steps [%]", "unsafe_trans_pct: first 15 % of the episodes"]
         table.add_column("method")
-        for head in (*heads, "seeds", "episodes"):
+        for head in (*heads, "episodes"):
             table.add_column(head, justify="right")
         for summary in mine:
             names = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
             measures = (measure_text(summary, name) for name in names)
-            table.add_row(summary["method"], *measures, str(summary["seeds"]), f"{summary['episodes']:,}")
+            table.add_row(summary["method"], *measures, f"{summary['episodes']:,}")
         console.print(table)
     if any(summary["seeds"] > 1 for summary in summaries):
         console.print("[dim]mar: second half of the episodes. ± is the 90 % interval over seeds.[/]")
