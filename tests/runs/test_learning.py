@@ -230,7 +230,9 @@ def test_guss_run_learns_and_reports(guss_command, guss_here, tmp_path):
 
 def test_a_preset_extends_another():
     plain, quick = load_preset("safe-pendulum"), load_preset("safe-pendulum-quick")
-    assert quick == plain | {"episodes": 10}
+    assert quick | {"baselines": plain["baselines"]} == plain | {"episodes": 10}
+    assert quick["baselines"]["ppo"] == plain["baselines"]["ppo"], "tables are merged entry by entry"
+    assert quick["baselines"]["cpo"]["episodes"] < plain["baselines"]["cpo"]["episodes"]
     assert plain["episodes"] == 50
 
 
