@@ -116,6 +116,29 @@ def test_the_best_weights_are_kept():
     assert 0 < int(report.best_epoch) < 199  # 90 rows are soon learned by heart
 
 
+def test_a_fit_ends_when_nothing_gets_better_at_the_least_rate():
+    model, data, key = net(False), filled(100), jax.random.key(1)
+    endless = FitSettings(loss="nll", epochs=2**30, max_steps=0, warm_steps=0, batch=10, patience=3)
+    settled, report = fitted(model, model, data, key, endless)
+    until_best = dataclasses.replace(endless, epochs=int(report.best_epoch) + 1)
+    known, _ = fitted(model, model, data, key, until_best)
+    for got, expected in zip(jax.tree.leaves(settled.layers), jax.tree.leaves(known.layers), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_seeds_that_settled_wait_for_the_others_unchanged():
+    keys = jax.random.split(jax.random.key(0), 3)
+    models = jax.vmap(lambda key: make_net(TASK, key, autoregressive=False, hidden=(8,)))(keys)
+    data = jax.tree.map(lambda x: jnp.stack([x] * 3), filled(100))
+    settings = FitSettings(loss="nll", epochs=2**30, max_steps=0, warm_steps=0, batch=10, patience=3)
+    _, report = fit_all(models, models, data, keys, settings, jnp.asarray(False))
+    assert len(set(np.asarray(report.best_epoch).tolist())) > 1  # or nobody waited
+    for i in range(3):
+        pick = lambda tree, i=i: jax.tree.map(lambda x: x[i], tree)  # noqa: E731
+        _, alone = fitted(pick(models), pick(models), pick(data), keys[i], settings)
+        np.testing.assert_allclose(report.nll[i], alone.nll, rtol=0.05)
+
+
 def test_with_too_few_rows_to_hold_any_out_the_last_weights_are_kept():
     model, data = net(False), filled(3)
     _, report = fitted(model, model, data, jax.random.key(1), FitSettings(epochs=20))

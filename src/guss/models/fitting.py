@@ -64,7 +64,8 @@ class FitSettings:
     validation: float = 0.1
     """Share of the transitions held out."""
     patience: int = 200
-    """Epochs without improvement on the held-out rows before the rate is cut by 10."""
+    """Epochs without improvement on the held-out rows before the rate is cut by 10; a thousandth is the least, and as
+    long without improvement at that rate ends the fit."""
     warm_start: bool = True
     """Go on from the last fit's weights; otherwise start anew."""
     cost_blur: float = 0.05
@@ -154,6 +155,7 @@ class _Training(NamedTuple):
     best_weights: Any
     best_epoch: Int[Array, ""]
     train_loss: Float[Array, ""]
+    settled: Bool[Array, ""]
 
 
 class Pace(NamedTuple):
@@ -251,13 +253,15 @@ def train(
         better = (loss < state.best_loss) | (num_held_out == 0)  # nothing to judge by: the last weights are kept
         waited = jnp.where(better, 0, state.waited + 1)
         plateau = waited >= settings.patience
+        least = 1e-3 * settings.learning_rate
         keep = lambda new, old: jnp.where(better, new, old)  # noqa: E731
         return state._replace(
-            rate=jnp.where(plateau, jnp.maximum(state.rate * 0.1, 1e-3 * settings.learning_rate), state.rate),
+            rate=jnp.where(plateau, jnp.maximum(state.rate * 0.1, least), state.rate),
             waited=jnp.where(plateau, 0, waited),
             best_loss=keep(loss, state.best_loss),
             best_weights=jax.tree.map(keep, state.weights, state.best_weights),
             best_epoch=keep(number, state.best_epoch),
+            settled=plateau & (state.rate <= 1.01 * least),  # what follows would hardly move, and not be kept
         )
 
     start = _Training(
@@ -269,8 +273,13 @@ def train(
         best_weights=weights,
         best_epoch=jnp.zeros((), jnp.int32),
         train_loss=jnp.zeros(()),
+        settled=jnp.zeros((), bool),
     )
-    return jax.lax.fori_loop(0, pace.epochs, epoch, start)
+    # Of nets fitted together the last to settle ends the loop; those before it keep what they have, epoch by epoch.
+    unfinished = lambda carry: (carry[0] < pace.epochs) & ~carry[1].settled  # noqa: E731
+    return jax.lax.while_loop(
+        unfinished, lambda carry: (carry[0] + 1, epoch(*carry)), (jnp.zeros((), jnp.int32), start)
+    )[1]
 
 
 def in_order(training: Bool[Array, "rows"], held_out: Bool[Array, "rows"]) -> Int[Array, "rows"]:
