@@ -93,6 +93,20 @@ def test_groups_say_by_what_they_differ(folder):
     assert "horizon 30 instead of 10" in text
 
 
+def test_methods_of_a_group_are_tested_against_each_other(tmp_path):
+    for method, less in (("guss", 0.0), ("s-rs", 3.0)):
+        store(tmp_path / "paper", method=method, rewards=RISING - less)
+        store(tmp_path / "twice", method=method, rewards=RISING - less)
+    store(tmp_path / "twice", name="safe-pendulum-guss-00000030", rewards=RISING, config={"horizon": 30})
+    report = make_report(tmp_path)
+    (mar,) = (t for t in report.group_tests["paper"]["safe-pendulum"] if t["measure"] == "mar")
+    assert {mar["a"], mar["b"]} == {"guss", "s-rs"}
+    assert abs(mar["difference"]) == 3.0
+    assert 0.0 < mar["p"] < 0.01
+    assert report.group_tests["twice"] == {}, "of two runs of GuSS none is the one"
+    assert to_markdown(report).count("Welch's t-test against GuSS") == 1
+
+
 def test_the_same_records_give_the_same_bytes(folder, files, tmp_path):
     """Wherever they lie, and whatever lay in the report's folder before."""
     moved = shutil.copytree(folder, tmp_path / "results", ignore=shutil.ignore_patterns("report"))

@@ -40,6 +40,8 @@ class Report:
     tests: dict[str, list[dict[str, Any]]]
     groups: dict[str, dict[str, list[Row]]]
     """By folder, then by environment."""
+    group_tests: dict[str, dict[str, list[dict[str, Any]]]]
+    """The same of their tests, where no method stands twice."""
     name: str
     """Of the folder reported on."""
 
@@ -81,7 +83,15 @@ def make_report(folder: Path) -> Report:
         name: {env: rows_of([r for r in records if r.env == env]) for env in dict.fromkeys(r.env for r in records)}
         for name, records in found.groups.items()
     }
-    return Report(found, tables, tests, groups, folder.resolve().name)
+    group_tests = {
+        name: {env: compare([row.record for row in rows]) for env, rows in of_group.items() if _each_once(rows)}
+        for name, of_group in groups.items()
+    }
+    return Report(found, tables, tests, groups, group_tests, folder.resolve().name)
+
+
+def _each_once(rows: list[Row]) -> bool:
+    return len({row.method for row in rows}) == len(rows)
 
 
 # ------------------------------------------------------------------------------------------------------------ tables
@@ -108,18 +118,14 @@ def to_markdown(report: Report) -> str:
             "How sure: interquartile means over seeds with bootstrap intervals, half-widths over pooled episodes.",
         ]
         lines += ["", *sure_table(rows)]
-        if len(rows) > 1 and any(row.method == HERO for row in rows):
-            lines += [
-                "",
-                "Welch's t-test against GuSS, over seeds; corrected for all pairs by Holm; over pooled episodes.",
-            ]
-            lines += ["", *against_table(rows, report.tests[env], HERO)]
+        lines += _against_hero(rows, report.tests[env])
     for name, tables in report.groups.items():
         lines += ["", f"## {group_title(report, name)} (`{name}/`)"]
         for env, rows in tables.items():
             lines += ["", f"### {_heading(env, rows)}", "", *main_table(rows)]
             told = [f"- `{row.record.name}`: {text}" for row in rows if (text := differences(report, row.record))]
             lines += ["", *told] if told else []
+            lines += _against_hero(rows, report.group_tests[name].get(env, []))
     lines += ["", "## What is missing, partial or mixed", ""]
     lines += [f"- {note}" for note in report.found.notes] or ["Nothing that is known of."]
     lines += ["", "## Where the numbers come from", "", "| run | command | commit | machine |", "|---|---|---|---|"]
@@ -129,6 +135,14 @@ def to_markdown(report: Report) -> str:
         machine = machine_of(record)
         lines.append(f"| {where} | `{origin.get('command', '?')}` | {str(origin.get('commit'))[:10]} | {machine} |")
     return "\n".join(lines) + "\n"
+
+
+def _against_hero(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
+    """The tests of all others against GuSS, where it is among them."""
+    if not tests or all(row.method != HERO for row in rows):
+        return []
+    told = "Welch's t-test against GuSS, over seeds; corrected for all pairs by Holm; over pooled episodes."
+    return ["", told, "", *against_table(rows, tests, HERO)]
 
 
 def _heading(env: str, rows: list[Row]) -> str:
@@ -188,6 +202,7 @@ def everything(report: Report) -> dict[str, Any]:
         "notes": report.found.notes,
         "verdicts": {env: verdict_of(env, rows, report.tests[env]) for env, rows in report.tables.items()},
         "tests": report.tests,
+        "group_tests": report.group_tests,
         "groups": {
             name: [
                 {"env": env, "method": row.method} | table.plain_row(row)
