@@ -113,6 +113,33 @@ def test_cells_are_written_as_in_the_paper(page):
     assert page.locator(".notice li").all_text_contents() == ["S-RS on Safe Pendulum: 15 of 50 episodes."]
 
 
+def test_all_environments_are_compared_at_a_glance(page, open_page):
+    table = page.locator("#glance .scrolls")
+    assert order(table) == ALL
+    assert table.locator("tr[data-method=guss] td").all_text_contents()[:2] == [
+        "−1.53 ± 0.28[paper −2.20 ± 0.16]",
+        "0.004 ± 0.001",
+    ]
+    assert table.locator("thead th").all_text_contents() == [
+        "method", "MAR ↑Safe Pendulum", "p(unsafe) ↓Safe Pendulum, %", f"MAR ↑{HOSTILE}", f"p(unsafe) ↓{HOSTILE}, %",
+    ]  # fmt: skip
+    table.locator("thead button").nth(3).click()
+    assert order(table) == ["s-rs", "guss", "cem", "odd"]
+    one = payload()
+    del one["envs"][1]
+    assert open_page(build_page(one)).locator("#glance").count() == 0, "of one environment its own table says all"
+
+
+def test_a_method_of_some_environments_only_is_told_where_it_is(open_page):
+    some = payload()
+    for env, method in ((0, "cem"), (1, "guss")):
+        some["envs"][env]["rows"] = [row for row in some["envs"][env]["rows"] if row["method"] != method]
+    table = open_page(build_page(some)).locator("#glance .scrolls")
+    assert order(table) == ["guss", "s-rs", "odd", "cem"], "sections stay together"
+    assert table.locator("tr[data-method=guss] td").all_text_contents()[2:] == ["–", "–"]
+    assert table.locator("tr[data-method=cem] td").all_text_contents()[:2] == ["–", "–"]
+
+
 def test_clicks_sort_and_the_third_restores(page):
     table = results(page)
     head = table.locator("thead th").nth(2)

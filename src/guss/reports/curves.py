@@ -74,8 +74,8 @@ def draw_learning(records: list[Record], random: Record | None = None) -> Any:
     panels = ((reward, measure, metrics.MEASURES[measure]), (unsafe, "unsafe_pct", "unsafe steps [%]"))
     longest, log = max(2, *(record.done for record in records)), far_apart(records)
     for axes, field, label in panels:
-        for i, record in enumerate(records):
-            curve, style = curve_of(record, field, log), style_of(record.method, i)
+        for record in records:
+            curve, style = curve_of(record, field, log), style_of(record.method)
             dots = 3 if len(curve.mean) <= MOST_POINTS / 2 and not log else 0
             axes.fill_between(curve.number, curve.low, curve.high, color=style["color"], alpha=0.18, lw=0)
             axes.plot(curve.number, curve.mean, marker="o", ms=dots, lw=1.6, **style)

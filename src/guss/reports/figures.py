@@ -57,8 +57,8 @@ def _fronts(axes: Any, points: list[tuple[str, str, Any, Any]]) -> None:
         front = front[np.argsort(unsafe[front])]
         shade = str(min(0.25 + 0.2 * (rank - 1), 0.85))
         axes.plot(unsafe[front], reward[front], color=shade, lw=1.4 if rank == 1 else 0.9, ls="-" if rank == 1 else ":")
-    for i, (method, section, x, y) in enumerate(points):
-        colour = style_of(method, i)["color"]
+    for method, section, x, y in points:
+        colour = style_of(method)["color"]
         axes.errorbar(x[0], y[0], xerr=[[min(x[1] or 0.0, x[0])], [x[1] or 0.0]], yerr=y[1] or 0.0, color=colour,
                       marker=MARKERS[section], ms=7, elinewidth=0.9, capsize=2, zorder=3)  # fmt: skip
     positive = unsafe[unsafe > 0]
@@ -71,7 +71,7 @@ def _fronts(axes: Any, points: list[tuple[str, str, Any, Any]]) -> None:
     axes.set_xlim(left=0.0, right=2.0 * float(max(unsafe.max(), smallest)))
     axes.margins(y=0.08)
     _label(axes, unsafe, reward, [f"{label_of(p[0])} ({rank})" for p, rank in zip(points, ranks, strict=True)],
-           [style_of(p[0], i)["color"] for i, p in enumerate(points)])  # fmt: skip
+           [style_of(p[0])["color"] for p in points])  # fmt: skip
 
 
 def _label(axes: Any, x: np.ndarray, y: np.ndarray, texts: list[str], colours: list[str]) -> None:
@@ -108,13 +108,13 @@ def draw_model(env: str, records: list[Record]) -> Any:
         return None
     figure, (axes,) = new_figure(len(panels), 1, 3.7 * len(panels), 3.7, squeeze=False)
     for panel, (field, title, label, unexplained) in zip(axes, panels, strict=True):
-        for i, (method, errors) in enumerate(lines.items()):
+        for method, errors in lines.items():
             number, values = errors.get(field, (np.zeros(0), np.zeros((0, 1))))
             if not len(number):
                 continue
             values = np.clip(1.0 - values, 1e-6, None) if unexplained else values
             low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=1)
-            style = style_of(method, i)
+            style = style_of(method)
             panel.fill_between(number, low, high, color=style["color"], alpha=0.10, lw=0)
             panel.plot(number, middle, lw=1.4, **style)
         if unexplained:
@@ -205,9 +205,9 @@ def draw_coverage(env: str, maps: dict[str, dict[str, Any]]) -> Any:
     if not maps:
         return None
     figure, axes = new_figure(1, 1, 6.4, 3.4)
-    for i, (method, found) in enumerate(maps.items()):
+    for method, found in maps.items():
         number = 1 + np.asarray(found["numbers"])
-        axes.plot(number, 100 * np.asarray(found["covered"]), lw=1.6, **style_of(method, i))
+        axes.plot(number, 100 * np.asarray(found["covered"]), lw=1.6, **style_of(method))
     axes.set(xlabel="episode", ylabel="cells visited so far [%]", xscale="log", ylim=(0, None))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_title(f"{label_of_env(env)}: state space covered, mean over seeds", fontsize=10)

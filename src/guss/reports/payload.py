@@ -104,8 +104,8 @@ def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[st
     }
 
 
-def _row(row: Row, index: int = 0) -> dict[str, Any]:
-    record, style = row.record, style_of(row.method, index)
+def _row(row: Row) -> dict[str, Any]:
+    record, style = row.record, style_of(row.method)
     return {
         "method": row.method,
         "label": row.label,
@@ -168,7 +168,12 @@ def _groups(report: Report) -> list[dict[str, Any]]:
             "name": name,
             "label": group_title(report, name),
             "envs": [
-                {"name": env, "label": label_of_env(env), "rows": [_row(row) for row in rows]}
+                {
+                    "name": env,
+                    "label": label_of_env(env),
+                    "rows": [_row(row) for row in rows],
+                    "tests": report.group_tests[name].get(env, []),
+                }
                 for env, rows in tables.items()
             ],
         }

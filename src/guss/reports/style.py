@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,14 @@ _ENVS = {
     "safe-toy": "Toy world",
 }
 _OTHERS = ("#882255", "#117733", "#332288", "#AA4499")
+_LINES = ("-", "--", "-.", ":")
 
 
-def style_of(method: str, index: int = 0) -> dict[str, Any]:
-    """Line style of a method; ones we do not know get a colour by `index`."""
-    label, colour, line = _STYLES.get(method, (method, _OTHERS[index % len(_OTHERS)], "-"))
+def style_of(method: str) -> dict[str, Any]:
+    """Line style of a method, the same wherever it is shown; ones we do not know get theirs by their name."""
+    number = zlib.crc32(method.encode())
+    other = (method, _OTHERS[number % len(_OTHERS)], _LINES[number // len(_OTHERS) % len(_LINES)])
+    label, colour, line = _STYLES.get(method, other)
     return {"label": label, "color": colour, "linestyle": line}
 
 

@@ -131,11 +131,11 @@ def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarr
         (cost, "cost", 1.0, "(d) Cost per step", "share of seeds in an unsafe area"),
     )
     for panel, measure, factor, title, unit in panels:
-        for i, (name, record) in enumerate(records.items()):
+        for name, record in records.items():
             values = record[measure] * factor
             mean, std = values.mean(axis=1), values.std(axis=1)
             steps = np.arange(1, len(mean) + 1)
-            style = style_of(name, i)
+            style = style_of(name)
             low, high = mean - std, mean + std
             if measure != "reward":
                 low, high = low.clip(0.0), high.clip(max=factor)
@@ -166,9 +166,9 @@ def draw_trajectories(data: dict[str, Any], records: dict[str, dict[str, np.ndar
     figure, axes = new_figure(columns, rows, 2.9 * columns, 3.2 * rows, squeeze=False, sharex=True, sharey=True)
     for panel in axes.ravel()[len(records) :]:
         panel.axis("off")
-    for i, (panel, (name, record)) in enumerate(zip(axes.ravel(), records.items(), strict=False)):
+    for panel, (name, record) in zip(axes.ravel(), records.items(), strict=False):
         draw_layout(panel, layout)
-        style = style_of(name, i)
+        style = style_of(name)
         paths = record["position"]
         for seed in range(paths.shape[1]):
             panel.plot(paths[:, seed, 0], paths[:, seed, 1], color=style["color"], lw=1.0, alpha=0.7)

@@ -21,19 +21,33 @@ function header() {
     make("p", { class: "eyebrow" }, "guss report"),
     make("h1", {}, payload.title ?? "results"),
     sentences(payload.about, { class: "lead" }),
-    filled(payload.missing)
-      ? make("div", { class: "notice", role: "note" }, make("h2", {}, "What is missing"),
-        make("ul", {}, payload.missing.map((text) => make("li", {}, prose(text)))))
-      : null,
     places.length > 1
       ? make("nav", { "aria-label": "parts of this page" }, places.map(([id, name]) => make("a", { href: `#${encodeURIComponent(id)}` }, name)))
       : null);
 }
 
+function atAGlance() {
+  const envs = (payload.envs ?? []).filter((env) => filled(env.rows));
+  return envs.length > 1
+    ? section("glance", "At a glance", overviewTable(envs), hint([...LEGEND, "MAR: reward of the second half of the episodes."].join(" ")))
+    : null;
+}
+
+function notice() {
+  return filled(payload.missing)
+    ? make("div", { class: "notice", role: "note" }, make("h2", {}, "What is missing"),
+      make("ul", {}, payload.missing.map((text) => make("li", {}, prose(text)))))
+    : null;
+}
+
+const LEGEND = [
+  "Mean ± half-width of the 90 % interval over seeds; in grey what the paper reports; bold: the best of the safe methods.",
+  "Numbers lead to their runs, headings sort.",
+];
+
 function legendOfTable(env) {
   const notes = [
-    "Mean ± half-width of the 90 % interval over seeds; in grey what the paper reports; bold: the best of the safe methods.",
-    "Numbers lead to their runs, headings sort.",
+    ...LEGEND,
     `MAR: ${MEASURES.mar.about}${env.reward ? ` (${env.reward})` : ""}.`,
     `MRCP: ${MEASURES.mrcp_ksteps.about}${isNumber(env.threshold) ? `; the threshold is ${fixed(env.threshold)}` : ""}.`,
     `p(unsafe): ${MEASURES.unsafe_pct.about}; transient: over the first 15 % of them.`,
@@ -62,7 +76,10 @@ function environment(env) {
 }
 
 function group(found) {
-  const table = (env) => (filled(env.rows) ? resultsTable(env) : hint("No results yet."));
+  const table = (env) => [
+    filled(env.rows) ? resultsTable(env) : hint("No results yet."),
+    filled(env.tests) ? folded("Tests", ABOUT_TESTS, testsTable(env)) : null,
+  ];
   return folded(found.label, null, found.envs.map((env) => [make("h4", {}, env.label), table(env)]));
 }
 
@@ -147,7 +164,7 @@ function openForPrint() {
 }
 
 const report = document.getElementById("report");
-report.replaceChildren(header());
+report.replaceChildren(...[header(), atAGlance(), notice()].filter(Boolean));
 if (filled(payload.envs)) report.append(...payload.envs.map(environment));
 else report.append(make("p", { class: "notice" }, "There is nothing to compare yet: no environment has stored runs."));
 if (filled(payload.groups)) report.append(section("further", "Further comparisons", payload.groups.map(group)));

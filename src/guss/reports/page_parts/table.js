@@ -120,6 +120,24 @@ function resultsTable(env) {
   return sortableTable(`Results on ${env.label}`, columns, env.rows, (row) => row.section);
 }
 
+/** Reward and unsafe steps of every method on every environment. */
+function overviewTable(envs) {
+  const rows = envs.flatMap((env) => env.rows);
+  const sections = [...new Set(rows.map((row) => row.section))];
+  const methods = rows.filter((row, i) => rows.findIndex(({ method }) => method === row.method) === i)
+    .sort((a, b) => sections.indexOf(a.section) - sections.indexOf(b.section));
+  const measured = envs.flatMap((env) => ["mar", "unsafe_pct"].map((measure) => {
+    const of = (item) => env.rows.find((row) => row.method === item.method);
+    const { name, unit, better, about } = MEASURES[measure];
+    return {
+      head: `${name} ${better}`, unit: unit ? `${env.label}, ${unit}` : env.label, about,
+      key: (item) => of(item)?.measures?.[measure]?.mean, cell: (item) => (of(item) ? measureCell(of(item), measure) : MISSING),
+    };
+  }));
+  const name = { head: "method", text: true, key: (row) => row.label, cell: methodCell };
+  return sortableTable("All environments at a glance", [name, ...measured], methods, (row) => row.section);
+}
+
 /** Do two methods differ? */
 function testsTable(env) {
   const label = (method) => stylesOf(env.rows)(method).label;
