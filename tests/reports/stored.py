@@ -10,7 +10,7 @@ VERSIONS = {"guss": "0.1.0", "jax": "0.10.2"}
 def store(folder, env="safe-pendulum", method="guss", rewards=((-6.0, -2.0, -1.0, -1.0),), unsafe=0.0, **more):
     """A run with the mean rewards of its seeds [S][N], unsafe steps in percent (a number, or as rewards); its folder.
 
-    `more`: asked (episodes), seeds, name, date, steps, version, commit, timings (False: none), config (settings).
+    `more`: asked (episodes), seeds, name, date, steps, version, commit, cpu, timings (False: none), config (settings).
     """
     seeds = list(more.get("seeds", range(len(rewards))))
     name = more.get("name", f"{env}-{method}-{abs(hash((env, method, more.get('date')))) % 16**8:08x}")
@@ -20,7 +20,10 @@ def store(folder, env="safe-pendulum", method="guss", rewards=((-6.0, -2.0, -1.0
     config = {"env": env, "method": method, "seeds": seeds, "episodes": more.get("asked", longest), "target": None}
     config |= {"initial_episodes": 1, "horizon": 10, "budget": 100, "model": "dmdn", "net": {"ensemble": 5}}
     origin = {"command": f"guss run --env {env} --method {method}", "commit": more.get("commit", 40 * "a")}
-    origin |= {"date": more.get("date", "2026-01-01T00:00:00Z"), "machine": {"cpu": "a CPU", "cores": 2}}
+    origin |= {
+        "date": more.get("date", "2026-01-01T00:00:00Z"),
+        "machine": {"cpu": more.get("cpu", "a CPU"), "cores": 2},
+    }
     origin["versions"] = VERSIONS | {"guss": more.get("version", "0.1.0")}
     stored = {"schema": more.get("schema", 1), "config": config | more.get("config", {}), "provenance": origin}
     (home / "config.json").write_text(json.dumps(stored))
@@ -35,7 +38,7 @@ def store(folder, env="safe-pendulum", method="guss", rewards=((-6.0, -2.0, -1.0
                 lines.append(row | {"status": more.get("status", "ok")})
     (home / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if more.get("timings", True):
-        timing = [{"episode": e, "fit_seconds": 1.0, "plan_seconds": 2.0, "compile_seconds": 1.0 * (e == 1),
+        timing = [{"episode": e, "fit_seconds": 1.0, "plan_seconds": 2.0 + (e == 2), "compile_seconds": 1.0 * (e == 1),
                    "compiled_programs": int(e == 1)} for e in range(longest)]  # fmt: skip
         for row in timing[1:]:
             row |= {"r2": [[0.9, 0.99]] * len(seeds), "ks": [[0.1, 0.2]] * len(seeds)}

@@ -87,10 +87,27 @@ def test_what_cannot_be_shown_is_told_on_the_page_and_the_rest_is_there(folder, 
 def test_groups_say_by_what_they_differ(folder):
     report = make_report(folder)
     (record,) = report.found.groups["paper"]
-    assert differences(report, record) == "horizon 30 instead of 10; net.ensemble 1 instead of 5"
+    assert differences(report, record) == ["horizon 30 instead of 10", "net.ensemble 1 instead of 5"]
     text = (folder / "report" / "table.md").read_text()
     assert "## The paper's own settings (`paper/`)" in text
     assert "horizon 30 instead of 10" in text
+
+
+def test_what_all_runs_of_a_group_differ_by_is_told_once(tmp_path):
+    for method in ("guss", "s-rs"):
+        store(tmp_path / "runs", method=method)
+        store(tmp_path / "long", method=method, name=method, config={"horizon": 30, "budget": len(method)})
+        store(tmp_path / "odd", method=method, name=method, config={"budget": len(method + "!")})
+    store(tmp_path / "runs", method="rs")
+    store(tmp_path / "long", method="rs", name="rs", config={"horizon": 30})
+    lines = to_markdown(make_report(tmp_path)).splitlines()
+    told = [line for line in lines if "instead of" in line]
+    assert told == [
+        "- all: horizon 30 instead of 10",
+        "- `s-rs` also: budget 4 instead of 100",
+        "- `guss` also: budget 4 instead of 100",
+        "- all: budget 5 instead of 100",
+    ]
 
 
 def test_methods_of_a_group_are_tested_against_each_other(tmp_path):

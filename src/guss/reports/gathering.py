@@ -214,6 +214,13 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
     versions = Counter(str(r.origin.get("versions", {}).get("guss", "?")) for r in records)
     if len(versions) > 1:
         notes.append(f"{label}: runs of several versions of guss ({', '.join(sorted(versions))}).")
+    machines: dict[str, list[str]] = {}
+    for r in records:
+        if any(row.get("phase") == "plan" for row in r.episodes):
+            machines.setdefault(str(r.origin.get("machine", {}).get("cpu", "?")), []).append(label_of(r.method))
+    if len(machines) > 1:
+        told = "; ".join(f"{', '.join(methods)}: {cpu}" for cpu, methods in machines.items())
+        notes.append(f"{label}: planning times are of several machines ({told}).")
     if dirty := [label_of(r.method) for r in records if not _committed(r)]:
         notes.append(f"{label}: {', '.join(dirty)} came from sources that were not committed.")
     return notes

@@ -106,8 +106,8 @@ def to_markdown(report: Report) -> str:
         "[the paper's Table 1]; of the safe methods the best by each measure in bold. MAR: mean reward of the second "
         "half of the episodes; MRCP: thousands of real steps until an episode reaches the threshold, if it ever does; "
         "p(unsafe): unsafe steps of all episodes, transient: of the first 15 %. Pareto rank: by MAR and p(unsafe), 1 "
-        "is not dominated. ms per step: planning and acting for one seed on one core, compiling apart; predictions: "
-        "transitions that the model predicts for it.",
+        "is not dominated. ms per step: planning and acting for one seed on one core in the fastest episode, compiling "
+        "apart; predictions: transitions that the model predicts for it.",
     ]
     if len(report.tables) > 1:
         lines += ["", *table.overview(report.tables)]
@@ -123,7 +123,7 @@ def to_markdown(report: Report) -> str:
         lines += ["", f"## {group_title(report, name)} (`{name}/`)"]
         for env, rows in tables.items():
             lines += ["", f"### {_heading(env, rows)}", "", *main_table(rows)]
-            told = [f"- `{row.record.name}`: {text}" for row in rows if (text := differences(report, row.record))]
+            told = _told_differences(report, rows)
             lines += ["", *told] if told else []
             lines += _against_hero(rows, report.group_tests[name].get(env, []))
     lines += ["", "## What is missing, partial or mixed", ""]
@@ -170,18 +170,30 @@ def machine_of(record: Record) -> str:
     return f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores" if machine else "?"
 
 
-def differences(report: Report, record: Record) -> str:
+def differences(report: Report, record: Record) -> list[str]:
     """By which settings a run of a group differs from the one that it can be compared with."""
     rival = next((r for r in report.found.records if (r.env, r.method) == (record.env, record.method)), None)
     if rival is None:
-        return ""
+        return []
     mine, other = flat(record.config), flat(rival.config)
-    told = [
+    return [
         f"{key} {mine.get(key, 'default')} instead of {other.get(key, 'default')}"
         for key in sorted({*mine, *other})
         if mine.get(key) != other.get(key)
     ]
-    return "; ".join(told)
+
+
+def _told_differences(report: Report, rows: list[Row]) -> list[str]:
+    """A line of what all of a table's runs have in common, then one for each that has more."""
+    found = {row.record.name: texts for row in rows if (texts := differences(report, row.record))}
+    shared = [text for text in next(iter(found.values()), []) if all(text in texts for texts in found.values())]
+    if len(found) < 2 or not shared:
+        return [f"- `{name}`: {'; '.join(texts)}" for name, texts in found.items()]
+    own = {name: [text for text in texts if text not in shared] for name, texts in found.items()}
+    return [
+        f"- all: {'; '.join(shared)}",
+        *(f"- `{name}` also: {'; '.join(more)}" for name, more in own.items() if more),
+    ]
 
 
 def flat(settings: dict[str, Any], before: str = "") -> dict[str, str]:

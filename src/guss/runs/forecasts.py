@@ -44,8 +44,9 @@ def expected_seconds(config: RunConfig) -> np.ndarray:
 
 
 def _fit_steps(config: RunConfig, rows: np.ndarray) -> np.ndarray:
-    """Gradient steps of the fit to so many transitions."""
+    """Gradient steps of the fit to so many transitions. It ends four patiences after its best epoch, or sooner."""
     fit = config.fit
-    epochs = np.ceil(fit.epochs * rows * (1.0 - fit.validation) / fit.batch)
+    epochs = min(fit.epochs, 6 * fit.patience)
+    steps = np.ceil(epochs * rows * (1.0 - fit.validation) / fit.batch)
     most = fit.warm_steps or fit.max_steps
-    return np.minimum(epochs, most) if most else epochs
+    return np.minimum(steps, most) if most else steps
