@@ -92,7 +92,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_offered(tmp_path, wh
     content[-100] ^= 1
     last.write_bytes(content)
     before = (home / "episodes.jsonl").read_bytes()
-    with pytest.raises(GussError, match=r"checksum does not match.* after 3 episodes, is good: --previous goes on"):
+    with pytest.raises(GussError, match=r"checksum does not match.* after 3 episodes, is good: .*--previous` goes on"):
         resume_run(home)
     assert (home / "episodes.jsonl").read_bytes() == before
     resume_run(home, previous=True)

@@ -177,7 +177,8 @@ def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
         except GussError:
             raise error from None
         raise GussError(
-            f"{error}. The one before it, after {good.meta['done']} episodes, is good: --previous goes on from there"
+            f"{error}. The one before it, after {good.meta['done']} episodes, is good: `guss run --resume {home} "
+            f"--previous` goes on from there"
         ) from error
 
 
