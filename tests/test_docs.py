@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -103,6 +104,7 @@ def test_the_project_speaks_of_itself_alone():
 
 def test_the_learning_tables_show_the_stored_runs():
     from guss.reports.run import summarise_run
+    from guss.runs.records import read_lines
 
     cell = r"(–|[−\d.]+ ± [\d.]+) \[[^]]*\]"
     text = (ROOT / "docs" / "learning.md").read_text()
@@ -112,12 +114,16 @@ def test_the_learning_tables_show_the_stored_runs():
     shown = {(row[0], row[1]): list(row[2:]) for row in found}
     assert len(shown) == len(found)
     stored = {}
-    for folder, suffix in (("runs", ""), ("paper", "-paper"), ("horizon10", "-h10")):
+    for folder, suffix in (("runs", ""), ("paper", "-paper"), ("paper-silu", "-paper-silu"), ("horizon10", "-h10")):
         for home in (ROOT / "results" / folder).glob("*/"):
             if not home.name.startswith("safe-car") and not is_baseline(home):  # those have pages of their own
                 summary = summarise_run(home)
                 stored[summary["env"] + suffix, summary["method"]] = cells_of(summary)
     assert shown == stored
+    for home in (ROOT / "results" / "acrobot-model").glob("*/"):
+        mar, pace, unsafe, _ = cells_of(summarise_run(home))
+        best = [epoch for row in read_lines(home / "timings.jsonl") for epoch in row.get("best_epoch", [])]
+        assert f"| {mar} | {pace} | {unsafe} | {np.mean(best):.0f} |" in text, home.name
 
 
 def is_baseline(home):
@@ -137,9 +143,9 @@ def test_the_car_page_shows_the_stored_runs():
 
     cell = r"(–|[−\d.]+ ± [\d.]+)(?: \[[^]]*\])?"
     text = (ROOT / "docs" / "car.md").read_text()
-    row = rf"^\| ([a-z0-9-]+)(?:, everything learned)? \| (\d+) \| (\d+) \| {cell} \| {cell} \| {cell} \| {cell} \|$"
+    row = rf"^\| ([a-z0-9-]+)(?:, the paper's settings)? \| (\d+) \| (\d+) \| {cell} \| {cell} \| {cell} \| {cell} \|$"
     shown = sorted(tuple(found) for found in re.findall(row, text, re.MULTILINE))
-    homes = [*(ROOT / "results" / "runs").glob("safe-car-*/"), *(ROOT / "results" / "car" / "learned").glob("*/")]
+    homes = [home for folder in ("runs", "paper") for home in (ROOT / "results" / folder).glob("safe-car-*/")]
     homes = [home for home in homes if not is_baseline(home)]
     summaries = [summarise_run(home) for home in homes]
     stored = sorted((s["method"], str(s["seeds"]), str(s["episodes"]), *cells_of(s)) for s in summaries)

@@ -103,8 +103,8 @@ class Table1:
     makes it, so `guss replay`, `guss eval` and `guss run --resume` take it.
 
     How long, on one core: quick about twelve minutes, some more for the car (a first look, too short to judge by); best
-    about three hours, and more than a day for the car; paper half a day, and more than a week for the car. Cheap runs
-    come first, and the bar says how much is left.
+    about three hours, and more than a day for the car; paper as long, and days for the car. Cheap runs come first, and
+    the bar says how much is left.
 
     Interrupt it whenever you like (Ctrl-C): at most the episode under way is lost. The same command again goes on,
     skips what is finished and ends as if it had never been interrupted. A run that fails, or that another process
