@@ -148,7 +148,7 @@ def test_costs_are_the_environments_own_or_the_tasks(env):
 
 def test_told_costs_are_taken_by_name():
     info = {"costs": {"far": np.asarray([0.0, 1.0]), "other": np.asarray([5.0, 5.0])}, "cost": np.asarray([9.0, 9.0])}
-    assert told_costs(cart_task(), info).tolist() == [[0.0], [1.0]]
+    assert told_costs(cart_task(), info, 2).tolist() == [[0.0], [1.0]]
     assert told_costs(cart_task(), {"cost": 1.0}).tolist() == [1.0]
     assert told_costs(cart_task(), {"costs": {"other": 1.0}}) is None
 

@@ -20,6 +20,7 @@ from guss.agent.learner import Batch, told_of
 from guss.envs import EnvSpec
 from guss.envs.adapting import as_maker, no_cost_error
 from guss.envs.workers import Failure, Worker
+from guss.envs.wrappers import cost_value
 from guss.errors import GussError
 from guss.planners.engine import Monitor, Plan, plan_one
 from guss.task import Task
@@ -91,19 +92,35 @@ class Fleet:
     def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
         """What the actions did to the environments that are `running`."""
 
-    def _finite(self, obs: Any, episode: int, t: int, among: np.ndarray | None = None) -> np.ndarray:
-        array = np.array(obs, np.float32)  # a copy: environments may reuse theirs
+    def _finite(
+        self, what: str, values: Any, episode: int, t: int, among: np.ndarray | None = None
+    ) -> Float[np.ndarray, "S *rest"]:
+        """Observations [S, D], rewards [S] or costs [S, C]; the rows in `among` (default: all) must be finite."""
+        array = np.array(values, np.float32)  # a copy: environments may reuse theirs
         wrong = ~np.isfinite(array)
         if among is not None:
-            wrong &= among[:, None]
+            wrong &= among.reshape(-1, *[1] * (wrong.ndim - 1))
         if wrong.any():
-            row, column = np.argwhere(wrong)[0]
-            when = "at its start" if t < 0 else f"step {t}"
+            row, *rest = np.argwhere(wrong)[0].tolist()
+            names = [constraint.name for constraint in self.task.constraints]
+            which = "".join(f", constraint {names[i]!r}" if what == "cost" else f", dimension {i}" for i in rest)
             raise GussError(
-                f"the observation of task {self.task.name!r} is not finite in episode {episode}, {when}, seed "
-                f"{self.seeds[row]}, dimension {column}: {array[row, column]}. Episodes before are kept."
+                f"the {what} of task {self.task.name!r} is not finite in {self._where(episode, t, row)}{which}: "
+                f"{array[(row, *rest)]}. Episodes before are kept."
             )
         return array
+
+    def _where(self, episode: int, t: int, row: int) -> str:
+        return f"episode {episode}, {'at its start' if t < 0 else f'step {t}'}, seed {self.seeds[row]}"
+
+    def _costs(self, info: dict[str, Any], episode: int, t: int, row: int, count: int | None) -> np.ndarray | None:
+        """The reported costs; one that is not a number ends the run at this step."""
+        try:
+            return told_costs(self.task, info, count)
+        except GussError as error:
+            raise GussError(
+                f"task {self.task.name!r}, {self._where(episode, t, row)}: {error}. Episodes before are kept."
+            ) from error
 
 
 class VectorFleet(Fleet):
@@ -122,7 +139,7 @@ class VectorFleet(Fleet):
     def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
         """All at once."""
         self.over = np.zeros(len(self.seeds), bool)
-        return self._finite(self.envs.reset(seed=self.resets(episode))[0], episode, -1)
+        return self._finite("observation", self.envs.reset(seed=self.resets(episode))[0], episode, -1)
 
     def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
         """All at once; what an environment does after its end does not count."""
@@ -130,11 +147,11 @@ class VectorFleet(Fleet):
             self.envs.reset(options={"reset_mask": self.over})
         next_obs, reward, terminated, truncated, info = self.envs.step(actions)
         self.over = terminated | truncated
-        next_obs = self._finite(next_obs, episode, t)
-        cost = told_costs(self.task, info)
+        next_obs = self._finite("observation", next_obs, episode, t)
+        cost = self._costs(info, episode, t, 0, len(self.seeds))
         if cost is None:
-            cost = np.asarray(_costs_of(self.task, obs, actions, next_obs))
-        moves: Any = (obs, actions, np.asarray(reward, np.float32), np.asarray(cost, np.float32), next_obs)
+            cost = self._finite("cost", _costs_of(self.task, obs, actions, next_obs), episode, t)
+        moves: Any = (obs, actions, self._finite("reward", reward, episode, t), cost, next_obs)
         skip = np.broadcast_to(np.asarray(info.get("skip", False), bool), terminated.shape)
         return Stepped(Transition(*moves), skip, terminated, self.over, {})
 
@@ -168,7 +185,7 @@ class HostFleet(Fleet):
                     f"{self.seeds[row]}: {failure}; made anew, {again}. Episodes before are kept."
                 )
             found[row] = again
-        return self._finite(np.stack([found[i][0] for i in range(len(self.seeds))]), episode, -1)
+        return self._finite("observation", np.stack([found[i][0] for i in range(len(self.seeds))]), episode, -1)
 
     def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
         """All that are running, at the same time."""
@@ -183,19 +200,14 @@ class HostFleet(Fleet):
                 continue
             next_obs[i], reward[i], terminated[i], truncated[i], info = result
             skip[i] = bool(info.get("skip", False))
-            told = told_costs(self.task, info)
+            told = self._costs(info, episode, t, i, None)
             if told is None:
                 if any(c.learned for c in self.task.constraints):
                     raise no_cost_error(f"{self.task.name} (episode {episode}, step {t}, seed {self.seeds[i]})", info)
                 told = np.asarray(_costs_of(self.task, obs[i : i + 1], actions[i : i + 1], next_obs[i : i + 1]))[0]
             cost[i] = told
-        next_obs = self._finite(next_obs, episode, t, running)
-        if not np.isfinite(reward).all():
-            row = int(np.argmin(np.isfinite(reward)))
-            raise GussError(
-                f"the reward of task {self.task.name!r} is not finite in episode {episode}, step {t}, seed "
-                f"{self.seeds[row]}: {reward[row]}. Episodes before are kept."
-            )
+        next_obs = self._finite("observation", next_obs, episode, t, running)
+        reward, cost = self._finite("reward", reward, episode, t), self._finite("cost", cost, episode, t)
         moves: Any = (obs, actions, reward, cost, next_obs)
         return Stepped(Transition(*moves), skip, terminated, terminated | truncated, failed)
 
@@ -235,15 +247,21 @@ def derived_seed(seed: int, episode: int) -> int:
     return int(np.random.SeedSequence([seed, episode]).generate_state(1)[0])
 
 
-def told_costs(task: Task, info: dict[str, Any]) -> np.ndarray | None:
-    """The environment's own costs [..., C], if it tells them in a way that fits the task."""
+def told_costs(task: Task, info: dict[str, Any], count: int | None = None) -> np.ndarray | None:
+    """The costs that an environment reports, [C], or [`count`, C] for a vector environment; None if it reports none
+    that fit the task. A cost that is not a finite number is an error: it must not count as safe."""
     names = [constraint.name for constraint in task.constraints]
     told = info.get("costs")
     if isinstance(told, dict) and set(names) <= set(told):  # several by name
-        return np.stack([np.asarray(told[name], np.float32) for name in names], axis=-1)
-    if len(names) == 1 and "cost" in info:
-        return np.asarray(info["cost"], np.float32)[..., None]
-    return None
+        found = {f'info["costs"][{name!r}]': told[name] for name in names}
+    elif len(names) == 1 and "cost" in info:
+        found = {'info["cost"]': info["cost"]}
+    else:
+        return None
+    if count is None:
+        return np.asarray([cost_value(value, where) for where, value in found.items()], np.float32)
+    columns = [[cost_value(x, where) for x in np.broadcast_to(value, count)] for where, value in found.items()]
+    return np.asarray(columns, np.float32).T
 
 
 @jax.jit

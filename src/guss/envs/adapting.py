@@ -21,7 +21,7 @@ from gymnasium import spaces
 from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
 from guss.envs.workers import Failure, Worker
-from guss.envs.wrappers import five_values
+from guss.envs.wrappers import cost_value, five_values
 from guss.errors import GussError, UnknownNameError
 from guss.loading import load_object
 from guss.task import Task
@@ -176,11 +176,11 @@ def _name(env: Any) -> str:
 # -------------------------------------------------------------------------------------------------------------- costs
 
 
-def costs_told(info: dict[str, Any]) -> dict[str, float] | None:
-    """The costs of one step by name: `info["costs"]`, or `info["cost"]` as "cost"; None if it tells none."""
+def reported_costs(info: dict[str, Any]) -> dict[str, float] | None:
+    """The costs of one step by name: `info["costs"]`, or `info["cost"]` as "cost"; None if there are none."""
     if isinstance(info.get("costs"), dict) and info["costs"]:
-        return {str(name): float(np.asarray(value)) for name, value in info["costs"].items()}
-    return {"cost": float(np.asarray(info["cost"]))} if "cost" in info else None
+        return {str(name): cost_value(value, f'info["costs"][{str(name)!r}]') for name, value in info["costs"].items()}
+    return {"cost": cost_value(info["cost"])} if "cost" in info else None
 
 
 def no_cost_error(name: str, info: dict[str, Any]) -> GussError:
@@ -210,7 +210,7 @@ def describe(env: Adapted, name: str, *, episode_length: int | None = None, with
     if not without_cost:
         neutral = np.asarray(np.reshape(env.actions.neutral(), env.actions.shape), env.actions.dtype)
         info = first_step(env, name, neutral)
-        told = costs_told(info)
+        told = reported_costs(info)
         if told is None:
             raise no_cost_error(name, info)
         constraints = [Constraint(each, hard=each in env.hard_limits) for each in told]
@@ -229,7 +229,7 @@ def describe(env: Adapted, name: str, *, episode_length: int | None = None, with
 
 def first_step(env: Adapted, name: str, action: np.ndarray) -> dict[str, Any]:
     """What an environment says on its first step; one that cannot be reset or stepped is told."""
-    worker = Worker(lambda: env)
+    worker = Worker(lambda: env, owns=False)
     for method, args in (("reset", (0,)), ("step", (action,))):
         worker.ask(method, args)
         answer = worker.answer(PATIENCE)

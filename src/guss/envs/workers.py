@@ -32,10 +32,11 @@ class Worker:
     in foreign code it is left behind, and ends with the process.
     """
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], *, owns: bool = True) -> None:
+        """`owns`: close the environment when the worker goes; False for one that belongs to the caller."""
         self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        ends = (make, self._calls, self._answers)  # not the worker itself: it may go while the thread waits
+        ends = (make, owns, self._calls, self._answers)  # not the worker itself: it may go while the thread waits
         self._thread = threading.Thread(target=_serve, args=ends, daemon=True, name="guss environment")
         self._thread.start()
 
@@ -60,7 +61,7 @@ class Worker:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(number), ctypes.py_object(_GiveUp))
 
 
-def _serve(make: Callable[[], Any], calls: queue.SimpleQueue[Any], answers: queue.SimpleQueue[Any]) -> None:
+def _serve(make: Callable[[], Any], owns: bool, calls: queue.SimpleQueue[Any], answers: queue.SimpleQueue[Any]) -> None:
     env: Any = None
     try:
         while (call := calls.get()) is not None:
@@ -71,7 +72,7 @@ def _serve(make: Callable[[], Any], calls: queue.SimpleQueue[Any], answers: queu
             except Exception as error:  # whatever somebody's environment raises; it is told, and recorded
                 name = "" if isinstance(error, GussError) else f"{type(error).__name__}: "
                 answers.put(Failure("error", f"{name}{error}".split("\n")[0]))
-        if env is not None:
+        if env is not None and owns:
             env.close()
     except _GiveUp:
         return

@@ -7,6 +7,7 @@ speed an actuator really has), it can show it as part of the observation, and do
 from __future__ import annotations
 
 import copy
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -260,7 +261,24 @@ def five_values(values: Any, name: str) -> Step:
             f"cost third, got {came}; Gym before 0.26 had 4"
         )
     obs, reward, cost, terminated, truncated, info = values
-    return obs, reward, terminated, truncated, {**info, "cost": float(np.asarray(cost))}
+    return (
+        obs,
+        reward,
+        terminated,
+        truncated,
+        {**info, "cost": cost_value(cost, f"the third of the six values of {name}, the cost,")},
+    )
+
+
+def cost_value(value: Any, where: str = 'info["cost"]') -> float:
+    """A reported cost as one finite number. What is not a number must not count as safe, so it is an error."""
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "fiub":
+        raise GussError(f"{where} must be one number, 1 on an unsafe step and 0 elsewhere, got {value!r}")
+    number = float(array.reshape(()))
+    if not math.isfinite(number):
+        raise GussError(f"{where} is not finite: {value!r}; a cost is 1 on an unsafe step and 0 elsewhere")
+    return number
 
 
 def _at_least_one(who: str, steps: int) -> None:
