@@ -91,13 +91,12 @@ class Constraint(eqx.Module):
         self.name = name
         self.learned = cost is None if learned is None else learned
         if cost is None:
-            if not 0.0 < threshold < 1.0:
-                raise GussError(f"constraint {name!r}: the threshold is a probability, 0 < p < 1, got {threshold}")
             cost, stricter = with_params(at_least, threshold=threshold), {"threshold": -1.0}
         self.cost = as_function(cost)
         self.bound = jnp.asarray(bound, jnp.float32)
         self.hard = hard
         self.stricter = tuple((k, float(v)) for k, v in dict(stricter).items())
+        self.check_parameters({"threshold": threshold})
 
     def __check_init__(self) -> None:
         if not self.name or not isinstance(self.name, str):
@@ -109,6 +108,13 @@ class Constraint(eqx.Module):
         for name, _ in self.stricter:
             if name not in self.cost.params:
                 raise UnknownNameError(f"parameter of constraint {self.name!r}", name, self.cost.params)
+
+    def check_parameters(self, values: Mapping[str, Any]) -> None:
+        """The threshold of a learned cost is a probability; other parameters are the cost function's business."""
+        if self.learned and not 0.0 < float(values.get("threshold", 0.5)) < 1.0:
+            raise GussError(
+                f"constraint {self.name!r}: the threshold is a probability, 0 < p < 1, got {values['threshold']}"
+            )
 
     def with_margin(self, margin: float) -> Constraint:
         """The same constraint, stricter by a margin."""

@@ -127,8 +127,11 @@ class Task(eqx.Module):
     """Shift and scale of a policy's inputs; None: standardised by the fitted model, or by finite bounds to [−1, 1]."""
     surroundings: Surroundings | None = eqx.field(static=True)
     """What is known of how still things are seen, for the model "egocentric"."""
-    learns_end: bool = eqx.field(static=True)
-    """Whether to learn when the system itself ends an episode early; what a plan earns after that does not count."""
+    learns_end: bool | None = eqx.field(static=True)
+    """Whether to learn when the system itself ends an episode early (`terminated`): a plan earns nothing after that.
+    None: it is learned, unless the Task itself simulates the system (`step` and `reset`), which never ends early."""
+    unknown_unsafe: bool = eqx.field(static=True)
+    """Whether a predicted state far from all training data violates every constraint."""
 
     def __init__(
         self,
@@ -145,10 +148,12 @@ class Task(eqx.Module):
         fallback: Vector | float | None = None,
         policy_inputs: tuple[Vector, Vector] | None = None,
         surroundings: Surroundings | None = None,
-        learns_end: bool = False,
+        learns_end: bool | None = None,
+        unknown_unsafe: bool = False,
     ) -> None:
         self.name = name
         self.learns_end = learns_end
+        self.unknown_unsafe = unknown_unsafe
         self.observations = observations
         self.actions = actions
         self.reward = None if reward is None else as_function(reward)
@@ -182,6 +187,8 @@ class Task(eqx.Module):
                 f"{self.observations.size}, got a grid of {len(self.grid.cells)}"
             )
         names = [c.name for c in self.constraints]
+        if self.unknown_unsafe and not names:
+            raise GussError(f"task {self.name!r}: unknown_unsafe needs a constraint that unknown states violate")
         if len(set(names)) != len(names):
             raise GussError(f"task {self.name!r}: constraint names must differ, got {names}")
         if self.policy_inputs is not None and any(x.shape != (self.observations.size,) for x in self.policy_inputs):
@@ -265,7 +272,7 @@ class Task(eqx.Module):
     def unknown(self) -> tuple[str, ...]:
         """What is to be learned: "reward", "cost of <constraint>", "end of an episode", "behaviour"."""
         costs = ["cost" if c.name == "cost" else f"cost of {c.name}" for c in self.constraints if c.learned]
-        ends = ["end of an episode"] * self.learns_end
+        ends = ["end of an episode"] * bool(self.learns_end)
         return (*["reward"] * (self.reward is None), *costs, *ends, *["behaviour"] * (self.descriptor is None))
 
     def forget(self, what: Sequence[str]) -> Task:
@@ -283,6 +290,11 @@ class Task(eqx.Module):
         if "behaviour" in what:
             fields |= {"descriptor": None, "grid": None}
         return self.replace(**fields) if fields else self
+
+    def with_end(self) -> Task:
+        """The same task, its open choice whether to learn the end of episodes made (see `learns_end`)."""
+        simulated = self.step is not None and self.reset is not None
+        return self.replace(learns_end=not simulated) if self.learns_end is None else self
 
     def with_hard(self, names: Sequence[str]) -> Task:
         """The same task with the named constraints hard."""
@@ -351,6 +363,8 @@ class Task(eqx.Module):
         def owner(task: Task) -> Function:
             return task.constraints[rows[function]].cost if function in rows else getattr(task, function)
 
+        if function in rows:
+            self.constraints[rows[function]].check_parameters(params)
         old = owner(self).params
         for name, value in params.items():
             if name not in old:
@@ -359,6 +373,8 @@ class Task(eqx.Module):
                 raise GussError(
                     f"parameter {name!r} of {function!r} must keep its shape {old[name].shape}, got {np.shape(value)}"
                 )
+            if np.isnan(np.asarray(value, float)).any():
+                raise GussError(f"parameter {name!r} of {function!r} must be a number, got {value!r}")
         new = {**old, **{name: jnp.asarray(value, old[name].dtype) for name, value in params.items()}}
         return eqx.tree_at(lambda t: owner(t).params, self, new)
 

@@ -287,6 +287,10 @@ class Model(eqx.Module):
         """What a predicted trajectory [H, …] is worth: as the Task says, unless the model has learned it."""
         return task.judge(rollout)
 
+    def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""] | None:
+        """1 where a state is far from everything the model was fitted to, else 0; None: the model cannot say."""
+        return None
+
     def for_plans(self) -> tuple[Model, Literal[0] | None]:
         """The model as plans roll it out, made once per plan; and the axis of its arrays along which particles lie.
 

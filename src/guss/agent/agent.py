@@ -9,7 +9,9 @@ Who owns the real system drives it: `act(obs)`, then `observe(transition)`, with
 
 from __future__ import annotations
 
+import dataclasses
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,8 +30,9 @@ from guss.agent.learner import Batch, Learner, diverged, divergence_error, told_
 from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from, settings_from_json
 from guss.agent.systems import Checked, HostSystem, check_finite, resolve
 from guss.agent.traces import Trace, read_traces
-from guss.errors import GussError
+from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.loading import find_preset
+from guss.models.examples import Knowledge
 from guss.models.judging import FitReport, plain
 from guss.models.outcomes import OutcomeReport
 from guss.planners import make_planner
@@ -89,8 +92,8 @@ class Agent:
         if "reward" in known.unknown:
             chosen = {"initial_episodes": UNKNOWN_EPISODES} | chosen
         self.settings = settings_from(AgentSettings, chosen, method, **settings)
-        self.task, self.planned = self.settings.tasks(known)
-        """The task by which steps are judged, and as plans see it."""
+        self._task, self._planned = self.settings.tasks(known)
+        self._changed: dict[str, dict[str, Any]] = {}  # parameters of constraints set since, by name
         self.initial_policy = initial_policy
         self.planner: Planner = make_planner(
             method, self.task, horizon=self.settings.horizon, budget=self.settings.budget, **self.settings.planner
@@ -103,6 +106,7 @@ class Agent:
         self.last_plan: Diagnostics | None = None
         """What the last plan was worth."""
         self._report: FitReport | None = None
+        self._knowledge = Knowledge()
         self._fitted_rows = -1  # how many rows the model was last fitted to
         self._fit_seconds = self._plan_seconds = 0.0
         self._steps: list[tuple[Transition, bool]] = []  # of the episode under way; whether to learn from them
@@ -112,6 +116,44 @@ class Agent:
         self._begin()
         for trace in logged:
             self.remember(trace)
+
+    # ------------------------------------------------------------------------------------------------------- the task
+
+    @property
+    def task(self) -> Task:
+        """The task that scores the system's steps. Read-only: `set_constraint` changes a limit."""
+        return self._task
+
+    @task.setter
+    def task(self, _: Task) -> None:
+        raise AttributeError(
+            "agent.task is read-only, because plans use a copy of it; change a limit with "
+            "agent.set_constraint(name, parameter=value)"
+        )
+
+    @property
+    def planned(self) -> Task:
+        """The task that scores plans: `task` with the planning margin, and without what is learned."""
+        return self._planned
+
+    def set_constraint(self, name: str, **parameters: Any) -> None:
+        """Change parameters of a constraint, such as `limit=0.4`; the next plan and the next step obey them.
+
+        Parameters are those of `with_params`, and `threshold` for a learned cost. Nothing is compiled again. The
+        planning margin is kept, `save` stores the change. A cost that the environment reports itself (`info["cost"]`)
+        stays as the environment computes it: then only plans change.
+        """
+        constraints = {c.name: c for c in self._task.constraints}
+        if name not in constraints:
+            raise UnknownNameError(f"constraint of task {self._task.name!r}", name, constraints)
+        if "cost" in self.settings.learned and not constraints[name].learned:
+            raise GussError(
+                f"the cost of constraint {name!r} is learned from data (learned={self.settings.learned}), so plans do "
+                f"not use its parameters; leave `cost` out of `learned` to plan with them"
+            )
+        self._task, self._planned = self.settings.tasks(self._task.update(name, **parameters))
+        self._changed[name] = self._changed.get(name, {}) | parameters
+        self.checked, self.learner.task = Checked(self._task), self._planned
 
     # ---------------------------------------------------------------------------------------------- a user's own loop
 
@@ -197,6 +239,8 @@ class Agent:
             raise divergence_error(self.episode, [self.seed])
         self._report, self._fitted_rows = jax.tree.map(lambda x: np.asarray(x)[0], report), self.learner.rows
         self._fit_seconds += time.perf_counter() - started
+        for text in self._knowledge.news(self.learner.examples()):
+            warnings.warn(text, GussWarning, stacklevel=2)
         return self._report
 
     # -------------------------------------------------------------------------------------------------- whole episodes
@@ -269,6 +313,10 @@ class Agent:
             "learner": self.learner.meta(),
             "fitted_rows": self._fitted_rows,
             "report": numbers or None,
+            "constraints": {
+                name: {key: np.asarray(value).tolist() for key, value in parameters.items()}
+                for name, parameters in self._changed.items()
+            },
         }
         checkpoint.save(Path(path), "agent", meta, self.learner.state)
 
@@ -285,7 +333,8 @@ class Agent:
         stored = checkpoint.load(Path(path), "agent")
         meta = stored.meta
         settings = settings_from_json(AgentSettings, meta["settings"])
-        names = ("horizon", "budget", "model", "initial_episodes", "explore", "planning_margin", "learned", "hard")
+        apart = ("method", "planner", "net", "fit")
+        names = [f.name for f in dataclasses.fields(AgentSettings) if f.name not in apart]
         own = {name: getattr(settings, name) for name in names}
         nested = {name: meta["settings"][name] for name in ("planner", "net", "fit")}
         agent = cls(
@@ -305,6 +354,8 @@ class Agent:
                 f"the agent in {path} learned with the actions {meta.get('actions')}, "
                 f"task {agent.task.name!r} has {agent.task.actions}"
             )
+        for name, parameters in meta.get("constraints", {}).items():
+            agent.set_constraint(name, **parameters)
         learner = Learner(agent.settings, agent.planned, agent.key[None], capacity=meta["learner"]["capacity"])
         learner.restore(stored.restore(learner.state), meta["learner"])
         agent.history = [Episode(**episode) for episode in meta["history"]]

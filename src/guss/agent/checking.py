@@ -15,14 +15,14 @@ from guss.agent.exploration import explore
 from guss.agent.hosting import derived_seed, told_costs
 from guss.envs.adapting import Adapted
 from guss.envs.workers import Failure, Worker
+from guss.errors import GussError
+from guss.models.examples import examples_of
 from guss.task import Task
 from guss.types import ContinuousActions
 
 Kind = Literal["fact", "learned", "risk", "problem"]
 ALIKE = 50
 """Steps over which two episodes with the same seed and actions are compared."""
-FEW = 10
-"""Fewer unsafe steps than this are little to learn a cost from."""
 
 
 @dataclass(frozen=True)
@@ -177,11 +177,15 @@ def _random_episodes(call: _Caller, task: Task, steps: int, seed: int, tell: Cal
             started = time.perf_counter()
             next_obs, reward, ended, cut, info = call(f"step {t} of episode {episode}", "step", action)
             seconds.append(time.perf_counter() - started)
-            cost = told_costs(task, info)
+            try:
+                cost = told_costs(task, info)
+            except GussError as error:
+                tell("problem", "cost", f"episode {episode}, step {t}: {error}")
+                raise Stop from error
             silent += cost is None
             rows.append((obs, action, next_obs, reward, cost, bool(info.get("skip", False))))
-            for name, value in (("observation", next_obs), ("reward", reward), ("cost", cost)):
-                if value is not None and not np.isfinite(value).all():
+            for name, value in (("observation", next_obs), ("reward", reward)):
+                if not np.isfinite(value).all():
                     tell("problem", name, f"not finite in episode {episode}, step {t}: {_short(value)}")
                     raise Stop
             obs = next_obs
@@ -289,7 +293,19 @@ def _agreement(
 
 
 def _learned(task: Task, seen: Seen, tell: Callable[..., Any]) -> None:
+    ends = "end of an episode"
+    if seen.terminated and ends not in task.unknown:
+        tell(
+            "risk",
+            "end",
+            f"the environment ends episodes itself ({seen.terminated} of {len(seen.lengths)}), and the Task says "
+            f"learns_end=False: plans do not know that they end",
+        )
     for what in task.unknown:
+        if what == ends:
+            count = f"{seen.terminated} of {len(seen.lengths)} random episodes were ended by the environment"
+            tell("learned", what, f"as a calibrated classifier; {count}")
+            continue
         how = {"reward": "as a density", "behaviour": "as the first principal components of where plans lead"}
         tell("learned", what, how.get(what, "as a calibrated classifier"))
     tell(
@@ -308,13 +324,16 @@ def _learned(task: Task, seen: Seen, tell: Callable[..., Any]) -> None:
             tell(
                 "risk", f"cost {name!r}", f"takes values such as {_short(values)}: whatever is above 0 counts as unsafe"
             )
-        if constraint.learned and unsafe < FEW:
+        found = examples_of(name, seen.next_obs, seen.cost[:, i] > 0)
+        if constraint.learned and found.warning:
             tell(
                 "risk",
                 f"cost {name!r}",
-                f"only {unsafe} unsafe steps at random: what is unsafe must be met to be learned. Describe the cost in "
-                f"a Task, bring logged data with --data, or expect unsafe steps until it is known",
+                f"{found.warning}. The cost classifier needs safe and unsafe examples: describe the cost in a Task, "
+                f"bring logged data with --data, or expect unsafe steps until it has them",
             )
+        elif unsafe:
+            tell("fact", f"cost {name!r}", f"unsafe states: {found.region}")
         if unsafe > 0.5 * total:
             tell(
                 "risk",

@@ -12,11 +12,12 @@ from jaxtyping import Array, Bool, Float, Key, Shaped
 
 from guss.agent.settings import AgentSettings
 from guss.errors import GussError
-from guss.models.fitting import Data, append, empty_data
+from guss.models.examples import Examples, learned_examples
+from guss.models.fitting import Data, FitSettings, append, empty_data, split_rows
 from guss.models.judging import FitReport, horizon_r2
 from guss.models.learned import Learned, fit_all, make_model
 from guss.models.oracle import Oracle
-from guss.models.outcomes import num_told
+from guss.models.outcomes import num_told, wanted_columns
 from guss.task import Task
 from guss.types import Model
 
@@ -30,8 +31,8 @@ class Batch(NamedTuple):
     action: Shaped[np.ndarray, "S N ..."]
     next_obs: Float[np.ndarray, "S N D"]
     use: Bool[np.ndarray, "S N"]
-    told: Float[np.ndarray, "S N O"] | None = None
-    """Reward, costs, and whether the system ended the episode there, where they are known."""
+    told: Float[np.ndarray, "S N O"]
+    """Reward, costs, and whether the system ended the episode there; NaN where they are not known."""
 
 
 def told_of(reward: np.ndarray, cost: np.ndarray, ended: np.ndarray) -> np.ndarray:
@@ -99,13 +100,13 @@ class Learner:
         """More transitions; those not in `use` are kept and not learned from."""
         if not self.per_seed:
             return
-        if self.data.told is None:
-            batch = batch._replace(told=None)
-        elif batch.told is None:
-            raise GussError(
-                f"the {' and the '.join(self.task.unknown)} of task {self.task.name!r} must be learned, but these data "
-                f"do not tell reward and cost: bring columns `reward` and `cost`, or describe them in a Task"
-            )
+        if self.data.told is not None:
+            wanted = wanted_columns(self.task, batch.told.reshape(-1, batch.told.shape[-1]))
+            if np.isnan(wanted[np.asarray(batch.use).reshape(-1)]).any():
+                raise GussError(
+                    f"the {' and the '.join(self.task.unknown)} of task {self.task.name!r} must be learned, but these "
+                    f"data have no reward or no cost: bring columns `reward` and `cost`, or describe them in a Task"
+                )
         for start in range(0, batch.obs.shape[1], self.block):
             part = jax.tree.map(lambda x, start=start: x[:, start : start + self.block], batch)
             count = part.obs.shape[1]
@@ -123,12 +124,25 @@ class Learner:
         """Fit the models of all seeds to their data; the models stay as they were for a seed that diverges."""
         if self.fresh is None:
             return None
+        if not _num_training(self.data, self.settings.fit).all():
+            usable = int(np.asarray(self.data.use)[:, : self._filled].sum(axis=1).min())
+            raise GussError(
+                f"there is nothing to train a model on: {usable} of {self._filled} transitions are usable (those "
+                f"marked `skip` are not), and {self.settings.fit.validation:.0%} of them are held out"
+            )
         assert not isinstance(self.models, Oracle)
-        again, task = np.bool_(self.fits > 0), self.task if self.task.unknown else None
+        again, task = np.bool_(self.fits > 0), self.task if self.task.unknown or self.task.unknown_unsafe else None
         fitted, report = fit_all(self.models, self.fresh, self.data, keys, self.settings.fit, again, task)
         if not diverged(report).any():
             self.models, self.fits = fitted, self.fits + 1
         return report
+
+    def examples(self) -> list[list[Examples]]:
+        """For each seed, what its data say of every learned cost."""
+        if not self.per_seed or self.data.told is None:
+            return []
+        rows = [np.asarray(x)[:, : self._filled] for x in (self.data.next_obs, self.data.told, self.data.use)]
+        return [learned_examples(self.task, obs[use], told[use]) for obs, told, use in zip(*rows, strict=True)]
 
     def ahead(self, batch: Batch) -> np.ndarray | None:
         """R² at the planning horizon on an episode the models have not seen, [S, D]; None if it is too short."""
@@ -140,7 +154,8 @@ class Learner:
 
 def diverged(report: FitReport) -> np.ndarray:
     """Which seeds' fits are useless, [S]."""
-    return np.asarray(report.diverged) | ~np.isfinite(np.asarray(report.nll))
+    evaluated = np.asarray(report.held_out) > 0  # otherwise the error is not known, which is no divergence
+    return np.asarray(report.diverged) | (evaluated & ~np.isfinite(np.asarray(report.nll)))
 
 
 def divergence_error(episode: int, seeds: list[int]) -> GussError:
@@ -151,9 +166,15 @@ def divergence_error(episode: int, seeds: list[int]) -> GussError:
     )
 
 
+@partial(jax.jit, static_argnums=1)
+def _num_training(data: Data, settings: FitSettings) -> Array:
+    return jax.vmap(lambda rows: jnp.sum(split_rows(rows, settings)[0], dtype=jnp.int32))(data)
+
+
 @jax.jit
 def _append_all(data: Data, more: Batch, count: Array) -> Data:
-    block = lambda new: Data(new.obs, new.action, new.next_obs, new.use, count, new.told)  # noqa: E731
+    told = lambda new: None if data.told is None else new.told  # noqa: E731
+    block = lambda new: Data(new.obs, new.action, new.next_obs, new.use, count, told(new))  # noqa: E731
     return jax.vmap(lambda rows, new: append(rows, block(new)))(data, more)
 
 

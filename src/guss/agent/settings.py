@@ -27,6 +27,7 @@ PRESET_KEYS = (
     "planning_margin",
     "learned",
     "hard",
+    "unknown_unsafe",
 )
 UNKNOWN_EPISODES = 3
 """Random episodes at the start where reward and cost are not known: what is safe must have been met, too."""
@@ -61,6 +62,8 @@ class AgentSettings:
     """What is learned although the Task knows it: reward, cost, behaviour."""
     hard: tuple[str, ...] = ()
     """Constraints that are hard limits: a violation ends the episode, and no plan may count on one."""
+    unknown_unsafe: bool = False
+    """Whether predicted states far from all training data count as unsafe."""
 
     def __post_init__(self) -> None:
         MODELS[self.model]  # unknown names are told here
@@ -98,14 +101,19 @@ class AgentSettings:
     def tasks(self, task: Task) -> tuple[Task, Task]:
         """The task by which steps are judged, and the one by which plans are."""
         task = task.with_hard(self.hard)
-        return task, task.forget(self.learned).with_margin(self.planning_margin)
+        if self.learns:
+            task = task.with_end()
+        planned = task.forget(self.learned).with_margin(self.planning_margin)
+        return task, planned.replace(unknown_unsafe=True) if self.unknown_unsafe else planned
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; what was added later and is not used is not mentioned."""
-        silent = [name for name in ("planning_margin", "learned", "hard") if not getattr(self, name)]
+        late = ("planning_margin", "learned", "hard", "unknown_unsafe")
+        silent = [name for name in late if not getattr(self, name)]
         plain = {k: v for k, v in json.loads(json.dumps(dataclasses.asdict(self))).items() if k not in silent}
-        if self.fit.cost_blur == FitSettings.cost_blur:
-            del plain["fit"]["cost_blur"]
+        for name in ("cost_blur", "reward_margin", "reach"):
+            if getattr(self.fit, name) == getattr(FitSettings, name):
+                del plain["fit"][name]
         return plain
 
 
@@ -132,7 +140,7 @@ def settings_from(
     model |= own.pop("model", {})  # a method's own come first
     schooling = preset.get("fit", {}) | own.pop("fit", {})
     values |= {"model": model.pop("name")} if "name" in model else {}
-    mine = ("horizon", "budget", "episodes", "initial_episodes", "explore", "planning_margin")
+    mine = ("horizon", "budget", "episodes", "initial_episodes", "explore", "planning_margin", "unknown_unsafe")
     values |= {name: own.pop(name) for name in mine if name in own}
     values |= {name: value for name, value in overrides.items() if value is not None}
     return cls(

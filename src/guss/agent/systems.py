@@ -174,13 +174,14 @@ class Checked:
             told=self._told(trace, count),
         )
 
-    def _told(self, trace: Transition | Trace, count: int) -> np.ndarray | None:
-        """Reward, costs and ends, where a trace has them all; which end was the system's own it does not say."""
-        if trace.reward is None or trace.cost is None:
-            return None
+    def _told(self, trace: Transition | Trace, count: int) -> np.ndarray:
+        """Reward, costs and ends; NaN for a reward or cost that the trace does not have."""
         width, names = len(self.task.constraints), ", ".join(c.name for c in self.task.constraints)
-        reward = self._array(trace.reward, (count,), np.float32, "reward of the trace")
-        cost = self._array(trace.cost, (count, width), np.float32, f"cost of the trace (constraints {names})")
+        reward, cost = np.full(count, np.nan), np.full((count, width), np.nan)
+        if trace.reward is not None:
+            reward = self._array(trace.reward, (count,), np.float32, "reward of the trace")
+        if trace.cost is not None:
+            cost = self._array(trace.cost, (count, width), np.float32, f"cost of the trace (constraints {names})")
         ended = trace.terminated if isinstance(trace, Trace) else np.zeros(count, bool)
         return told_of(reward, cost, ended)
 

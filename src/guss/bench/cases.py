@@ -91,6 +91,7 @@ def car_sized() -> Task:
         descriptor=place,
         grid=Grid(low=(-3.0, -3.0), high=(3.0, 3.0), cells=(50, 50)),
         episode_length=1000,
+        learns_end=False,
     )
 
 

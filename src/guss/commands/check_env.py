@@ -48,7 +48,7 @@ class CheckEnv:
         from guss.envs.adapting import as_maker, find_env
 
         spec = find_env(self.env, episode_length=self.episode_length, without_cost=self.without_cost)
-        task = spec.make_task()
+        task = spec.make_task().with_end()
         if spec.make_env is None and not spec.gym_id:
             raise GussError(f"{self.env} is a Task without an environment: there is nothing to compare it with")
         findings = check_env(as_maker(spec), task, steps=self.steps, seed=self.seed, timeout=self.step_timeout)

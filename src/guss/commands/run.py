@@ -64,6 +64,8 @@ class Run:
     """Plan by limits that are stricter by this, in their own unit; steps are judged by the limits as they are."""
     learned: Annotated[tuple[str, ...], arg(metavar="PART"), FROM_PRESET] = ()
     """What to learn although it is known: reward, cost, behaviour. What an environment of your own tells always is."""
+    unknown_unsafe: bool = False
+    """Count predicted states far from all data as unsafe."""
     hard: Annotated[tuple[str, ...], arg(metavar="COST"), FROM_PRESET] = ()
     """Costs that are hard limits, a red button: a violation ends the episode, and counts worse than any soft one."""
     episode_length: Annotated[int | None, arg(metavar="T", help_behavior_hint="(default: as it says)")] = None
@@ -195,7 +197,7 @@ class Run:
             episode_length=self.episode_length,
             without_cost=self.without_cost,
             step_timeout=self.step_timeout,
-            **{name: None if getattr(self, name) == () else getattr(self, name) for name in flags},
+            **{name: value for name in flags if (value := getattr(self, name)) != () and value is not False},
         )
 
     def _check_resume(self) -> None:

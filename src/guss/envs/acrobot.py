@@ -109,6 +109,7 @@ def acrobot_task() -> Task:
         descriptor=acrobot_descriptor,
         grid=Grid(low=(-2.0,) * 4, high=(2.0,) * 4, cells=(50,) * 4),
         episode_length=EPISODE_LENGTH,
+        learns_end=False,
         step=acrobot_step,
         reset=acrobot_reset,
         fallback=1,  # no torque

@@ -89,6 +89,7 @@ def car_task(descriptor: str = "goal", lidar: str = "exponential", full: bool = 
         descriptor=describe,
         grid=grid,
         episode_length=EPISODE_LENGTH,
+        learns_end=False,
         step=simulator_step(lidar) if full else None,
         policy_inputs=_full_inputs() if full else None,
         surroundings=None if full else SURROUNDINGS[lidar],

@@ -93,6 +93,7 @@ def pendulum_task(start: str = "anywhere") -> Task:
         descriptor=pendulum_descriptor,
         grid=Grid(low=(-np.pi, -np.pi), high=(np.pi, np.pi), cells=(50, 50)),
         episode_length=EPISODE_LENGTH,
+        learns_end=False,
         step=pendulum_step,
         reset=pendulum_reset if start == "anywhere" else hanging_reset,
         policy_inputs=(np.zeros(3), np.ones(3)),  # as they are

@@ -143,6 +143,7 @@ def toy_task(layout: ToyLayout = PAPER_LAYOUT) -> Task:
         descriptor=toy_descriptor,
         grid=Grid(low=(0.0, 0.0), high=(size, size), cells=CELLS),
         episode_length=EPISODE_LENGTH,
+        learns_end=False,
         step=with_params(toy_step, size=size),
         reset=with_params(toy_reset, start=np.asarray(layout.start, np.float32)),
         policy_inputs=((size / 2, size / 2), (size / 2, size / 2)),  # positions to [−1, 1]

@@ -70,6 +70,11 @@ class FitSettings:
     """Go on from the last fit's weights; otherwise start anew."""
     cost_blur: float = 0.05
     """Noise on the states that costs are learned from, in standard deviations of the data: plans keep that far away."""
+    reward_margin: float = 0.1
+    """How far a learned reward may leave the observed range, as a share of its width."""
+    reach: float = 2.0
+    """A state is unfamiliar where its distance from the nearest training state is more than this many times the usual
+    distance between training states."""
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
@@ -77,8 +82,11 @@ class FitSettings:
         for name in ("epochs", "batch", "patience"):
             if getattr(self, name) < 1:
                 raise GussError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.cost_blur >= 0.0:
-            raise GussError(f"cost_blur must not be negative, got {self.cost_blur}")
+        for name in ("cost_blur", "reward_margin"):
+            if not getattr(self, name) >= 0.0:
+                raise GussError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not self.reach > 0.0:
+            raise GussError(f"reach must be more than 0, got {self.reach}")
         if not 0.0 < self.validation < 1.0 or not self.learning_rate > 0.0 or min(self.max_steps, self.warm_steps) < 0:
             raise GussError(
                 f"validation must be in (0, 1), learning_rate positive, max_steps and warm_steps not negative; "

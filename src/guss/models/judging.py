@@ -36,12 +36,12 @@ def judge(model: MixtureNet, obs: Array, action: Array, next_obs: Array, use: Bo
         return model.log_prob(obs, action, next_obs), change, mixture_mean(mixture), mixture_cdf(mixture, change)
 
     log_prob, change, mean, cdf = jax.vmap(one)(obs, action, next_obs)
-    count = jnp.maximum(jnp.sum(use), 1).astype(jnp.float32)
+    count = jnp.sum(use).astype(jnp.float32)
     return FitReport(
         train_loss=jnp.zeros(()),
         nll=-jnp.sum(jnp.where(use, log_prob, 0.0)) / count,
         r2=r_squared(change, mean, use),
-        ks=jax.vmap(ks_from_uniform, (1, None))(cdf, use),
+        ks=jnp.where(count > 0.0, jax.vmap(ks_from_uniform, (1, None))(cdf, use), jnp.nan),
         held_out=jnp.sum(use, dtype=jnp.int32),
         best_epoch=jnp.zeros((), jnp.int32),
         diverged=jnp.zeros((), bool),
@@ -91,11 +91,12 @@ def horizon_r2(
 def r_squared(
     truth: Float[Array, "rows D"], guess: Float[Array, "rows D"], use: Bool[Array, "rows"]
 ) -> Float[Array, "D"]:
-    """1 − residual / total sum of squares, per dimension, over the rows in use."""
+    """1 − residual / total sum of squares, per dimension, over the rows in use; NaN for fewer than 2 of them."""
     weight = use[:, None].astype(jnp.float32)
     mean = jnp.sum(truth * weight, axis=0) / jnp.maximum(jnp.sum(weight), 1.0)
     total = jnp.sum(weight * (truth - mean[None]) ** 2, axis=0)
-    return 1.0 - jnp.sum(weight * (truth - guess) ** 2, axis=0) / jnp.maximum(total, 1e-12)
+    share = jnp.sum(weight * (truth - guess) ** 2, axis=0) / jnp.maximum(total, 1e-12)
+    return jnp.where(jnp.sum(weight) > 1.0, 1.0 - share, jnp.nan)
 
 
 def ks_from_uniform(values: Float[Array, "rows"], use: Bool[Array, "rows"]) -> Float[Array, ""]:

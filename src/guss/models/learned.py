@@ -17,10 +17,12 @@ from guss.models.fitting import Data, FitSettings, Pace, fit, pace_of, split_row
 from guss.models.judging import FitReport
 from guss.models.mdn import MixtureNet, NetSettings
 from guss.models.outcomes import OPINIONS, Behaviour, Informed, fit_outcomes, informed, wanted_columns
+from guss.models.support import Support
 from guss.task import Task
 
 Dynamics = MixtureNet | Ensemble | Egocentric
 Learned = Dynamics | Informed
+BEYOND_OUTCOMES = 2**19 + 1  # folded into a key, for the sample of the data
 APART = 2**19  # folded into a key, so that outcome nets do not draw the numbers of the dynamics
 
 
@@ -40,7 +42,7 @@ def make_model(name: str, task: Task, key: PRNGKeyArray, settings: ModelSettings
     What the task does not know, reward, costs, behaviour, is learned beside it.
     """
     dynamics = _make_dynamics(name, task, key, settings)
-    if not task.unknown:
+    if not task.unknown and not task.unknown_unsafe:
         return dynamics
     key = jax.random.fold_in(key, APART)
     opinions = settings.ensemble if settings.ensemble > 1 else OPINIONS
@@ -125,4 +127,9 @@ def _fit_informed(
         dims = len(task.grid.cells)
         rows = jax.vmap(lambda d: split_rows(d, settings)[0])(data)
         behaviour = jax.vmap(lambda obs, use: Behaviour.of(obs, use, dims))(data.obs, rows)
-    return Informed(dynamics, nets, behaviour), report
+
+    def support(data: Data, key: Array) -> Support:
+        rows = data.use & (jnp.arange(data.use.shape[0]) < data.filled)
+        return Support.of(data.next_obs, rows, jax.random.fold_in(key, BEYOND_OUTCOMES), settings.reach)
+
+    return Informed(dynamics, nets, behaviour, jax.vmap(support)(data, keys)), report

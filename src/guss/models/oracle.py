@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from guss.constraint import Function
@@ -32,3 +33,7 @@ class Oracle(Model):
     ) -> Float[Array, "D"]:
         """The true next observation."""
         return self.step(obs, action, key)
+
+    def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""]:
+        """Never: the dynamics are true everywhere."""
+        return jnp.zeros(())

@@ -15,12 +15,14 @@ from typing import Any, Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from guss.models.fitting import Data, FitSettings, Pace, in_order, split_rows, train
 from guss.models.judging import r_squared
 from guss.models.mdn import ACTIVATIONS, Activation, Layer, encoded, softplus
 from guss.models.scaling import Scaling
+from guss.models.support import Support
 from guss.task import Task
 from guss.types import Actions, Judged, Model, Rollout
 
@@ -55,6 +57,7 @@ class OutcomeNets(eqx.Module):
     layers: list[Layer]
     obs_scaling: Scaling
     reward_scaling: Scaling  # of one number
+    reward_range: Float[Array, "2"]  # what a predicted reward is limited to
     slope: Float[Array, "C"]  # calibrated log odds: slope · log odds + offset
     offset: Float[Array, "C"]
     actions: Actions = eqx.field(static=True)
@@ -127,6 +130,7 @@ class Informed(Model):
     dynamics: Model
     nets: OutcomeNets | None  # arrays with a leading axis: several opinions; None: nothing to learn
     behaviour: Behaviour | None
+    support: Support
 
     @property
     def num_particles(self) -> int:
@@ -156,6 +160,10 @@ class Informed(Model):
         """As the dynamics."""
         return self.dynamics.policy_inputs()
 
+    def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""]:
+        """Far from the states of the training data."""
+        return self.support.unfamiliar(obs)
+
     def by_the_mean(self) -> Informed:
         """The dynamics by their mean."""
         return dataclasses.replace(self, dynamics=self.dynamics.by_the_mean())
@@ -163,12 +171,12 @@ class Informed(Model):
     def for_plans(self) -> tuple[Model, Literal[0] | None]:
         """The dynamics' own layout; where particles have models of their own, they have opinions of their own too."""
         dynamics, axis = self.dynamics.for_plans()
-        nets, behaviour, count = self.nets, self.behaviour, self.num_particles
+        nets, rest, count = self.nets, (self.behaviour, self.support), self.num_particles
         if axis == 0:
             each = lambda x: jnp.concatenate([x] * (count // x.shape[0]))[:, None]  # noqa: E731
             same = lambda x: jnp.broadcast_to(x[None], (count, *x.shape))  # noqa: E731
-            nets, behaviour = jax.tree.map(each, nets), jax.tree.map(same, behaviour)
-        return Informed(dynamics, nets, behaviour), axis
+            nets, rest = jax.tree.map(each, nets), jax.tree.map(same, rest)
+        return Informed(dynamics, nets, *rest), axis
 
     def judge(self, task: Task, rollout: Rollout) -> Judged:
         """As the Task says where it knows, otherwise as was learned. After the predicted end nothing counts."""
@@ -189,9 +197,11 @@ class Informed(Model):
         cost = jnp.stack(columns, axis=1) if columns else jnp.zeros((reward.shape[0], 0))
         if task.learns_end:
             assert events is not None
-            going_on = jnp.cumprod(events[used] < 0.5, dtype=jnp.float32)
-            going_on = jnp.concatenate([jnp.ones(1), going_on[:-1]])  # the last step itself counts
-            reward, cost = reward * going_on, cost * going_on[:, None]
+            before = lambda x: jnp.concatenate([jnp.ones(1), jnp.cumprod(x)[:-1]])  # noqa: E731  the last step counts
+            # Reward as expected: a plan that may end is worth less than one that does not. Cost by what is likely: the
+            # small chance that an episode goes on must not make a plan unsafe.
+            reward = reward * before(1.0 - events[used])
+            cost = cost * before((events[used] < 0.5).astype(jnp.float32))[:, None]
         descriptor = task.descriptor if self.behaviour is None else self.behaviour
         assert descriptor is not None
         return Judged(reward, cost, descriptor(rollout))
@@ -203,6 +213,7 @@ class Informed(Model):
             outputs = nets.outputs(jax.vmap(nets.inputs)(*rollout))
             mean = nets.reward(outputs)[0][:, None] if nets.rewarded else None
             reward = None if mean is None else jax.vmap(nets.reward_scaling.undo)(mean)[:, 0]
+            reward = None if reward is None else jnp.clip(reward, nets.reward_range[0], nets.reward_range[1])
             return reward, nets.probabilities(outputs)
 
         reward, chance = jax.vmap(one)(nets)
@@ -214,7 +225,7 @@ class Informed(Model):
 
 def num_told(task: Task) -> int:
     """Numbers that the system tells of every step, where any is to be learned: reward, costs, the end."""
-    learned = task.reward is None or any(c.learned for c in task.constraints) or task.learns_end
+    learned = task.reward is None or any(c.learned for c in task.constraints) or bool(task.learns_end)
     return 2 + len(task.constraints) if learned else 0
 
 
@@ -222,7 +233,7 @@ def make_outcome_nets(
     task: Task, key: PRNGKeyArray, hidden: tuple[int, ...], activation: Activation
 ) -> OutcomeNets | None:
     """Untrained nets for what a task does not know; None if it knows reward, costs and end."""
-    events = sum(c.learned for c in task.constraints) + task.learns_end
+    events = sum(c.learned for c in task.constraints) + bool(task.learns_end)
     count = events + (task.reward is None)
     if count == 0:
         return None
@@ -235,7 +246,8 @@ def make_outcome_nets(
         for i, (a, b) in enumerate(pairwise(widths))
     ]
     scalings = Scaling.identity(size), Scaling.identity(1)
-    return OutcomeNets(layers, *scalings, jnp.ones(events), jnp.zeros(events), actions, activation, task.reward is None)
+    about = (*scalings, jnp.asarray([-jnp.inf, jnp.inf]), jnp.ones(events), jnp.zeros(events))
+    return OutcomeNets(layers, *about, actions, activation, task.reward is None)
 
 
 def informed(dynamics: Model, task: Task, key: PRNGKeyArray, count: int, hidden: Any, activation: Any) -> Informed:
@@ -243,7 +255,7 @@ def informed(dynamics: Model, task: Task, key: PRNGKeyArray, count: int, hidden:
     nets = jax.vmap(lambda k: make_outcome_nets(task, k, hidden, activation))(jax.random.split(key, count))
     size, dims = task.observations.size, len(task.grid.cells)
     behaviour = None if task.descriptor is not None else Behaviour(jnp.zeros(size), jnp.eye(size, dims))
-    return Informed(dynamics, nets, behaviour)
+    return Informed(dynamics, nets, behaviour, Support.empty(size))
 
 
 # ------------------------------------------------------------------------------------------------------------ fitting
@@ -266,7 +278,9 @@ def fit_outcomes(
     rewards, events = wanted[:, :rewarded], (wanted[:, rewarded:] > 0.0).astype(jnp.float32)
     nets = eqx.tree_at(lambda n: n.obs_scaling, nets, Scaling.of(data.obs, training))
     if rewarded:
-        nets = eqx.tree_at(lambda n: n.reward_scaling, nets, Scaling.of(rewards, training))
+        limits = _widened(rewards[:, 0], training | held_out, settings.reward_margin)
+        parts = (Scaling.of(rewards, training), limits)
+        nets = eqx.tree_at(lambda n: (n.reward_scaling, n.reward_range), nets, parts)
         rewards = jax.vmap(nets.reward_scaling)(rewards)
     often = jnp.sum(jnp.where(training[:, None], events, 0.0), axis=0)
     weight = jnp.clip((num_training.astype(jnp.float32) - often) / jnp.maximum(often, 1.0), 1.0, MOST_WEIGHT)
@@ -306,6 +320,13 @@ def fit_outcomes(
     slope, offset = jax.vmap(_calibrated, (0, 1, None))(odds - jnp.log(weight)[:, None], events, held_out)
     nets = eqx.tree_at(lambda n: (n.slope, n.offset), nets, (slope, offset - slope * jnp.log(weight)))
     return nets, _judged(nets, data, wanted, held_out, still)
+
+
+def _widened(rewards: Float[Array, "rows"], use: Bool[Array, "rows"], margin: float) -> Float[Array, "2"]:
+    """The range of the rewards in use, wider by a share of its width on both sides."""
+    low = jnp.min(jnp.where(use, rewards, jnp.inf))
+    high = jnp.max(jnp.where(use, rewards, -jnp.inf))
+    return jnp.stack([low - margin * (high - low), high + margin * (high - low)])
 
 
 def _calibrated(
@@ -360,7 +381,7 @@ def _judged(
     )
 
 
-def wanted_columns(task: Task, told: Float[Array, "rows O"]) -> Float[Array, "rows W"]:
+def wanted_columns(task: Task, told: Any) -> Any:
     """The numbers that nets are fitted to, of all that were told: reward, costs, the end."""
     which = [*[0] * (task.reward is None), *(1 + i for i, c in enumerate(task.constraints) if c.learned)]
-    return told[:, jnp.asarray([*which, *[-1] * task.learns_end], jnp.int32)]
+    return told[:, np.asarray([*which, *[-1] * bool(task.learns_end)], np.int32)]

@@ -67,6 +67,7 @@ class Diagnostics(NamedTuple):
     safe_share: Float[Array, ""]  # share of them with no cost and no hard violation
     broken_share: Float[Array, ""]  # share of them whose prediction was not finite
     outside_share: Float[Array, ""]  # share of them whose descriptor lay beyond its bounds
+    unfamiliar_share: Float[Array, ""]  # share of the chosen plan's predicted states far from the data; NaN: not known
     reward: Float[Array, ""]  # of the chosen plan, summed over its steps
     cost: Float[Array, ""]  # of the chosen plan
     hard: Float[Array, ""]  # hard violations of the chosen plan
@@ -137,7 +138,21 @@ def roll_out(
 def judge(particles: Particles, task: Task, rollout: Rollout) -> Judged:
     """Every particle's trajectory [P, H, …] as its model sees it; the descriptor is their mean, [B]."""
     each = jax.vmap(lambda model, one: model.judge(task, one), (particles.axis, 0))(particles.model, rollout)
+    if task.unknown_unsafe:
+        far = unfamiliar(particles, rollout)
+        if far is None:
+            raise GussError(
+                f"unknown_unsafe needs a model that knows which states are far from its data; "
+                f"{type(particles.model).__name__} does not (see Model.unfamiliar)"
+            )
+        each = each._replace(cost=jnp.maximum(each.cost, far[..., None]))
     return each._replace(descriptor=jnp.mean(each.descriptor, axis=0))
+
+
+def unfamiliar(particles: Particles, rollout: Rollout) -> Float[Array, "P H"] | None:
+    """Which predicted states are far from the training data; None if the model cannot say."""
+    each: Any = jax.vmap(lambda model, obs: jax.vmap(model.unfamiliar)(obs), (particles.axis, 0))
+    return each(particles.model, rollout.next_obs)
 
 
 def score(planner: Planner, particles: Particles, task: Task, rollout: Rollout) -> Scores:
@@ -275,6 +290,7 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
     action = planner.act(chosen, search.obs, jnp.zeros((), jnp.int32))
     total = jnp.maximum(search.tally.evaluated, 1).astype(jnp.float32)
     share = lambda part: part.astype(jnp.float32) / total  # noqa: E731
+    far = unfamiliar(particles, trajectory)
     return Plan(
         action=jnp.where(fallback, task.fallback, action),
         diagnostics=Diagnostics(
@@ -282,6 +298,7 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
             safe_share=share(search.tally.safe),
             broken_share=share(search.tally.broken),
             outside_share=share(search.tally.outside),
+            unfamiliar_share=jnp.full((), jnp.nan) if far is None else jnp.mean(far),
             reward=worth.reward,
             cost=worth.cost,
             hard=worth.hard,

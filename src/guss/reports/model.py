@@ -26,6 +26,8 @@ def summarise_fit(log: Log, told: list[FitNews]) -> dict[str, Any]:
         "r2": mean(last.report.r2),
         "ks": mean(last.report.ks),
         "r2_horizon": mean(last.r2_horizon),
+        "outcomes": _outcomes(log, last),
+        "unsafe_examples": {each.name: each.to_json() for each in (last.examples or [[]])[0]},
         "seconds": round(sum(news.seconds for news in told), 2),
         "fits": [
             {
@@ -38,3 +40,22 @@ def summarise_fit(log: Log, told: list[FitNews]) -> dict[str, Any]:
             for news in told
         ],
     }
+
+
+def _outcomes(log: Log, last: FitNews) -> dict[str, dict[str, Any]]:
+    """How good the learned reward, costs and end of episodes are, by name; means over seeds."""
+    report = last.report.outcome
+    if report is None:
+        return {}
+    mean = lambda x: plain(np.asarray(x, float).mean(axis=0))  # noqa: E731
+    found: dict[str, dict[str, Any]] = {}
+    if log.task.reward is None:
+        found["reward"] = {"r2": mean(report.reward_r2)}
+    names = [f"cost of {c.name}" for c in log.task.constraints if c.learned]
+    names += ["end of an episode"] * bool(log.task.learns_end)
+    columns = (report.cost_error, report.cost_calibration, report.cost_recall)
+    for i, name in enumerate(names):
+        figures = {key: mean(x[:, i]) for key, x in zip(("log_loss", "calibration", "recall"), columns, strict=True)}
+        counts = [each[i].unsafe for each in last.examples if i < len(each)]
+        found[name] = figures | ({"examples": float(np.mean(counts))} if counts else {})
+    return found

@@ -57,6 +57,8 @@ class RunConfig(AgentSettings):
             raise GussError(f"method {self.method!r} learns from its own episodes alone; logged data are for planners")
         if self.data is not None and not self.learns:
             raise GussError(f"method {self.method!r} with model {self.model!r} learns nothing, so data are of no use")
+        if self.baseline is not None and self.unknown_unsafe:
+            raise GussError(f"unknown_unsafe is for methods that plan; {self.method!r} does not")
         if self.baseline is not None and self.overlap:
             raise GussError(f"--overlap is for methods that plan; {self.method!r} acts in no time")
 

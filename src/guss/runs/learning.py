@@ -18,6 +18,7 @@ from guss.agent.learner import Batch, Learner, diverged, divergence_error
 from guss.agent.systems import Checked, check_finite
 from guss.agent.traces import Trace
 from guss.errors import GussError
+from guss.models.examples import Examples, Knowledge
 from guss.models.judging import FitReport, plain
 from guss.planners import make_planner
 from guss.runs.config import RunConfig
@@ -49,6 +50,7 @@ class PlanningLoop(Loop):
             config.method, self.task, horizon=config.horizon, budget=config.budget, **config.planner
         )
         self.learner = Learner(config, self.planned, self.keys, capacity_of(config, self.task))
+        self.knowledge = Knowledge()
         if data is not None:
             self.learner.add(batch_of(Checked(self.task), data, len(config.seeds)))
 
@@ -104,11 +106,11 @@ class PlanningLoop(Loop):
         """One episode of every seed, what to tell, and what to note beside it."""
         started, number = time.perf_counter(), self.done
         keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(self.keys)
-        report, fit_seconds, ahead = None, 0.0, None
+        report, fit_seconds, ahead, examples = None, 0.0, None, list[list[Examples]]()
         random = self.config.is_random(number)
         with CompileClock() as clock:
             if not random:
-                report = self._fit(keys, number)
+                report, examples = self._fit(keys, number), self.learner.examples()
                 fit_seconds = time.perf_counter() - started
             played = self.play(number, keys, random, on_step)
             batch = played.batch()
@@ -118,6 +120,9 @@ class PlanningLoop(Loop):
         r2 = None if report is None else float(np.asarray(report.r2).mean())
         rest = time.perf_counter() - started - fit_seconds
         news, timing = self.finish([played], "random" if random else "plan", r2, fit_seconds, rest, clock)
+        news.warnings = tuple(self.knowledge.news(examples))
+        counts = {each[0].name: [one.unsafe for one in each] for each in zip(*examples, strict=True)}
+        timing |= {"unsafe_examples": counts} if counts else {}
         return Outcome([played], news, timing | _error_record(report, ahead))
 
     def _fit(self, keys: Array, number: int) -> FitReport | None:

@@ -41,6 +41,8 @@ class EpisodeNews:
     """Steps per second, of all seeds together, without the time for compiling."""
     trouble: tuple[str, ...] = ()
     """Hard limits that were violated, environments that failed."""
+    warnings: tuple[str, ...] = ()
+    """What the data do not show of learned costs."""
 
 
 class Outcome(NamedTuple):

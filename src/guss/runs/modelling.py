@@ -20,6 +20,7 @@ from guss.agent.systems import Checked
 from guss.agent.traces import Trace, pieces, read_trace
 from guss.constraint import Constraint
 from guss.errors import GussError
+from guss.models.examples import Examples
 from guss.models.judging import FitReport
 from guss.runs.config import spec_of_run
 from guss.runs.learning import batch_of, capacity_of
@@ -53,6 +54,7 @@ class FitNews(NamedTuple):
     report: FitReport
     r2_horizon: np.ndarray | None  # on the episode that follows, [S, D]
     seconds: float
+    examples: list[list[Examples]]  # of every seed and learned cost
 
 
 def log_of_run(home: Path, episodes: int | None = None) -> Log:
@@ -128,7 +130,7 @@ def _fit(log: Log, learner: Learner, number: int) -> FitNews:
         raise divergence_error(number, [s for s, bad in zip(log.seeds, broken, strict=True) if bad])
     ahead = learner.ahead(log.episodes[number]) if number < len(log.episodes) else None
     report = jax.tree.map(np.asarray, report)
-    return FitNews(number, learner.rows, report, ahead, time.perf_counter() - started)
+    return FitNews(number, learner.rows, report, ahead, time.perf_counter() - started, learner.examples())
 
 
 def save_models(folder: Path, log: Log, learner: Learner, last: FitNews) -> list[Path]:
@@ -165,14 +167,16 @@ def task_of(trace: Trace) -> Task:
     low, high = action.min(axis=0), action.max(axis=0)
     still = high - low < 1e-6
     length = max(len(piece.obs) for piece in pieces(trace, len(trace.obs)))
-    size = trace.obs.shape[1]
+    size, width = trace.obs.shape[1], 0 if trace.cost is None else trace.cost.shape[1]
+    costs = ["cost"] if width == 1 else [f"cost_{i}" for i in range(width)]
     return Task(
         name=UNKNOWN,
         observations=Observations(low=(-np.inf,) * size, high=(np.inf,) * size),
         actions=ContinuousActions(tuple((low - still).tolist()), tuple((high + still).tolist())),
-        reward=_nothing,
-        constraints=(Constraint("none", _nothing),),
+        reward=None if trace.reward is not None else _nothing,
+        constraints=[Constraint(name) for name in costs] if costs else [Constraint("none", _nothing)],
         descriptor=_nowhere,
         grid=Grid(low=(0.0,), high=(1.0,), cells=(1,)),
         episode_length=min(length, max(len(trace.obs) // 5, 1)) if len(trace.obs) == length else length,
+        learns_end=bool(trace.terminated.any()),
     )

@@ -82,8 +82,10 @@ def scalars(rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> dict[str,
     for name, column in columns.items():
         values[f"{name}/mean"] = float(np.mean(column))
         values |= {f"{name}/seed{seed}": float(np.mean(np.asarray(column)[seeds == seed])) for seed in set(seeds)}
-    errors = ("nll", "r2", "ks", "r2_horizon")
-    values |= {f"model/{name}": float(np.nanmean(np.asarray(timing[name], float))) for name in errors if name in timing}
+    for name in ("nll", "r2", "ks", "r2_horizon"):
+        known = np.asarray(timing.get(name, ()), float)
+        known = known[~np.isnan(known)]
+        values |= {f"model/{name}": float(known.mean())} if known.size else {}
     values |= {f"policy/{name}": float(np.mean(value)) for name, value in timing.get("policy", {}).items()}
     return values | {f"seconds/{name}": float(timing[f"{name}_seconds"]) for name in ("fit", "plan", "compile")}
 

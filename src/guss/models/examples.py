@@ -1,0 +1,143 @@
+"""What the data say of a learned cost: how many unsafe examples there are, where they lie, and what they leave open.
+
+A classifier that never met an unsafe state calls everything safe. It is the data that show it, not the classifier's
+error: on data without an unsafe row that error is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from guss.task import Task
+
+FEW = 10
+"""Fewer unsafe examples than this are too few to learn a cost from."""
+SEPARATED = 0.99
+"""One dimension separates unsafe from safe states if this share of all pairs is in the same order."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Unsafe examples of one learned cost among N observed states."""
+
+    name: str
+    unsafe: int
+    total: int
+    low: tuple[float, ...]
+    """Smallest value in each dimension of the unsafe states; empty if there are none."""
+    high: tuple[float, ...]
+    one_sided: tuple[tuple[int, str], ...]
+    """Dimensions in which all unsafe states lie on one side ("low" or "high"), while the other was not explored."""
+    reached: tuple[float, ...]
+    """How far the data reach on that other side, for each of these dimensions."""
+
+    @property
+    def kind(self) -> str:
+        """What is lacking: "none", "one-sided" or "few" unsafe examples; "" if nothing is."""
+        if self.unsafe == 0:
+            return "none"
+        return "one-sided" if self.one_sided else "few" if self.unsafe < FEW else ""
+
+    @property
+    def warning(self) -> str | None:
+        """Why plans must not be trusted to be safe; None if nothing speaks against it."""
+        if self.kind == "none":
+            return (
+                f"cost {self.name!r}: none of {self.total} observed states is unsafe, so plans cannot know what is. "
+                f"Describe the cost in a Task, bring data with unsafe examples, or set unknown_unsafe"
+            )
+        if self.kind == "one-sided":
+            return "; ".join(self._side(*each) for each in zip(self.one_sided, self.reached, strict=True))
+        if self.kind == "few":
+            return f"cost {self.name!r}: only {self.unsafe} of {self.total} observed states are unsafe; {self.region}"
+        return None
+
+    def _side(self, side: tuple[int, str], reached: float) -> str:
+        dim, where = side
+        there = f"≤ {self.high[dim]:.3g}" if where == "low" else f"≥ {self.low[dim]:.3g}"
+        beyond = "above" if where == "low" else "below"
+        return (
+            f"cost {self.name!r}: all {self.unsafe} unsafe states have obs[{dim}] {there}, and no state {beyond} "
+            f"{reached:.3g} was observed: plans take that side for safe"
+        )
+
+    @property
+    def region(self) -> str:
+        """Where the unsafe examples lie, dimension by dimension."""
+        if not self.unsafe:
+            return "no unsafe example"
+        ranges = [f"obs[{i}] {a:.3g} to {b:.3g}" for i, (a, b) in enumerate(zip(self.low, self.high, strict=True))]
+        more = f" and {len(ranges) - 6} more dimensions" if len(ranges) > 6 else ""
+        return f"they lie at {', '.join(ranges[:6])}{more}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "unsafe": self.unsafe,
+            "total": self.total,
+            "low": [round(x, 5) for x in self.low],
+            "high": [round(x, 5) for x in self.high],
+            "text": f"cost {self.name!r}: {self.unsafe} of {self.total} observed states are unsafe; {self.region}",
+            "warning": self.warning,
+        }
+
+
+def examples_of(name: str, obs: np.ndarray, event: np.ndarray) -> Examples:
+    """Of the states [N, D] and whether each is unsafe, [N]."""
+    unsafe, safe = obs[event], obs[~event]
+    if not len(unsafe):
+        return Examples(name, 0, len(obs), (), (), (), ())
+    low, high = unsafe.min(axis=0), unsafe.max(axis=0)
+    sides: list[tuple[int, str]] = []
+    reached: list[float] = []
+    for dim in range(obs.shape[1]) if len(safe) else ():
+        above = _share_above(unsafe[:, dim], safe[:, dim])
+        middle = float(np.median(safe[:, dim]))
+        # Unsafe states on one side say nothing of the other, unless safe ones were met as far from the middle there.
+        if above >= SEPARATED and obs[:, dim].min() > 2.0 * middle - low[dim]:
+            sides.append((dim, "high"))
+            reached.append(float(obs[:, dim].min()))
+        elif above <= 1.0 - SEPARATED and obs[:, dim].max() < 2.0 * middle - high[dim]:
+            sides.append((dim, "low"))
+            reached.append(float(obs[:, dim].max()))
+    ranges = tuple(low.tolist()), tuple(high.tolist())
+    return Examples(name, len(unsafe), len(obs), *ranges, one_sided=tuple(sides), reached=tuple(reached))
+
+
+def _share_above(these: np.ndarray, those: np.ndarray) -> float:
+    """The share of pairs in which one of `these` is above one of `those`; ties count half."""
+    ranks = rankdata(np.concatenate([these, those]))[: len(these)]
+    return float((ranks.sum() - len(these) * (len(these) + 1) / 2) / (len(these) * len(those)))
+
+
+class Knowledge:
+    """Which warnings are news: each is given once, and again if it comes back."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, set[str]] = {}
+
+    def news(self, examples: Sequence[Sequence[Examples]]) -> list[str]:
+        """Warnings about the data of all seeds, [S][costs], that were not given the last time."""
+        found = []
+        for each in zip(*examples, strict=True):
+            name, kinds = each[0].name, {one.kind for one in each} - {""}
+            for kind in sorted(kinds - self._kinds.get(name, set())):
+                mine = [one for one in each if one.kind == kind]
+                many = f"{len(mine)} of {len(each)} seeds, such as the first: " if len(each) > 1 else ""
+                found.append(f"{many}{mine[0].warning}")
+            self._kinds[name] = kinds
+        return found
+
+
+def learned_examples(task: Task, obs: np.ndarray, told: np.ndarray) -> list[Examples]:
+    """Of every learned cost of a task: states [N, D] that steps led to, and what was told of them, [N, 2 + C]."""
+    return [
+        examples_of(constraint.name, obs, told[:, 1 + i] > 0.0)
+        for i, constraint in enumerate(task.constraints)
+        if constraint.learned
+    ]

@@ -1,0 +1,58 @@
+"""Where the training data lie: predictions far from them are guesses, whatever the model says of its own accuracy."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from guss.models.scaling import Scaling
+
+NUM_POINTS = 256
+"""States kept of the training data."""
+QUANTILE = 0.99
+NOWHERE = 1e6
+"""Where places without a point lie, in standard deviations: never the nearest."""
+
+
+class Support(eqx.Module):
+    """A sample of the observed states, and the distance from its nearest point beyond which a state is unfamiliar."""
+
+    scaling: Scaling
+    points: Float[Array, "K D"]  # standardised
+    radius: Float[Array, ""]
+
+    @classmethod
+    def empty(cls, size: int) -> Support:
+        """No data: every state is unfamiliar."""
+        return cls(Scaling.identity(size), jnp.full((NUM_POINTS, size), NOWHERE), jnp.zeros(()))
+
+    @classmethod
+    def of(cls, obs: Float[Array, "rows D"], use: Bool[Array, "rows"], key: PRNGKeyArray, reach: float) -> Support:
+        """Of the rows in use. The radius is `reach` times the distance that nearly all points have to their nearest
+        neighbour: dense data give a small one, sparse data a large one."""
+        scaling = Scaling.of(obs, use)
+        lots = jnp.where(use, jax.random.uniform(key, use.shape), -1.0)
+        kept = min(NUM_POINTS, obs.shape[0])
+        drawn, rows = jax.lax.top_k(lots, kept)
+        there = jnp.pad(drawn >= 0.0, (0, NUM_POINTS - kept))
+        points = jnp.pad(jax.vmap(scaling)(obs[rows]), ((0, NUM_POINTS - kept), (0, 0)))
+        points = jnp.where(there[:, None], points, NOWHERE)
+        apart = jax.vmap(lambda point: _squared_distances(points, point))(points)
+        nearest = jnp.sqrt(jnp.min(apart + jnp.diag(jnp.full(NUM_POINTS, NOWHERE**2)), axis=1))
+        count = jnp.sum(there, dtype=jnp.int32)
+        rank = jnp.clip((QUANTILE * count.astype(jnp.float32)).astype(jnp.int32), 0, jnp.maximum(count - 1, 0))
+        usual = jnp.sort(jnp.where(there, nearest, jnp.inf))[rank]
+        return cls(scaling, points, jnp.where(count > 1, reach * usual, 0.0))
+
+    def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""]:
+        """1 where a state is further from all points than the radius, else 0."""
+        nearest = jnp.min(_squared_distances(self.points, self.scaling(obs)))
+        return (~(nearest <= self.radius**2)).astype(jnp.float32)  # also where it is not finite
+
+
+def _squared_distances(points: Float[Array, "K D"], state: Float[Array, "D"]) -> Float[Array, "K"]:
+    """By one product, which is one large operation under `vmap`."""
+    squares = jnp.sum(points**2, axis=1) + jnp.sum(state**2) - 2.0 * points @ state
+    return jnp.maximum(squares, 0.0)
