@@ -123,7 +123,7 @@ def test_probabilities_of_a_rare_cost_are_calibrated(learned):
 
 
 def test_what_is_known_comes_from_the_task_and_the_rest_from_the_model(learned):
-    """And what comes after the predicted end counts nothing."""
+    """A reward counts as far as the episode is expected to last until then; cost until its end is likely."""
     task, models, _ = learned
     partly = blank_task(constraints=(Constraint("rare"), Constraint("known", known_cost)), learns_end=False)
     assert task.unknown == ("reward", "cost of rare", "cost of known", "end of an episode", "behaviour")
@@ -136,8 +136,9 @@ def test_what_is_known_comes_from_the_task_and_the_rest_from_the_model(learned):
     judged = model.judge(task, rollout)
     reward, chance = opinions(model, *rollout)
     assert chance[2, 1] > 0.5  # the end, as predicted
-    np.testing.assert_allclose(judged.reward[:2], reward[:2], rtol=1e-5)
-    assert float(judged.reward[2]) == 0.0
+    lasts = np.concatenate([[1.0], np.cumprod(1.0 - chance[2])[:-1]])
+    np.testing.assert_allclose(judged.reward, reward * lasts, rtol=1e-5)
+    assert abs(float(judged.reward[2])) < 0.5 * abs(reward[2])
     assert judged.cost[:, 1].tolist() == [1.0, 1.0, 0.0]
     own = without_end(model)
     known = own.judge(partly, rollout)
@@ -151,7 +152,7 @@ def without_end(model):
     layers = [type(layer)(layer.weight[:, :2], layer.bias[:, :2]) for layer in nets.layers]
     parts = (layers, nets.slope[:, :1], nets.offset[:, :1])
     short = eqx.tree_at(lambda n: (n.layers, n.slope, n.offset), nets, parts)
-    return Informed(model.dynamics, short, model.behaviour)
+    return Informed(model.dynamics, short, model.behaviour, model.support)
 
 
 def test_plans_of_every_kind_use_what_was_learned(learned):
@@ -191,7 +192,8 @@ def test_members_of_an_ensemble_have_opinions_of_their_own():
     found = judge(particles, task, jax.tree.map(lambda x: x[0], rollouts))
     assert found.reward.shape == (3, 4)
     for i in range(3):
-        alone = Informed(model.dynamics, jax.tree.map(lambda x, i=i: x[i : i + 1], model.nets), model.behaviour)
+        mine = jax.tree.map(lambda x, i=i: x[i : i + 1], model.nets)
+        alone = Informed(model.dynamics, mine, model.behaviour, model.support)
         mine = jax.tree.map(lambda x, i=i: x[0, i], rollouts)
         np.testing.assert_allclose(found.reward[i], alone.judge(task, mine).reward, rtol=1e-4, atol=1e-5)
     assert float(jnp.std(found.reward[:, 0])) > 1e-3

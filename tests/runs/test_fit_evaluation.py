@@ -1,0 +1,108 @@
+"""`guss fit` and `guss run` on data that cannot support what they would report."""
+
+import json
+
+import numpy as np
+import pytest
+from test_learning import ORIGIN
+
+from guss.envs import ENVS, EnvSpec
+from guss.envs.adapting import Adapted, describe
+from guss.models.fitting import FitSettings
+from guss.models.learned import ModelSettings
+from guss.runs.config import RunConfig
+from guss.runs.records import read_lines
+from guss.runs.running import run_one
+
+FAST = ("--fit", "max_steps=60", "--net", "hidden=[8]", "--horizon", "2")
+
+
+def write_log(path, episodes=6, length=20, unsafe_from=np.inf, skip=False, **columns):
+    """A cart pushed to and fro; rows are unsafe from a position on."""
+    random = np.random.default_rng(0)
+    rows = []
+    for episode in range(episodes):
+        x = random.uniform(-1, 1)
+        for _ in range(length):
+            a = random.uniform(-1, 1)
+            after = x + 0.3 * a
+            rows.append([x, a, after, -abs(after), float(after > unsafe_from), episode, int(skip)])
+            x = after
+    names = ["obs_0", "action_0", "next_obs_0", "reward", "cost", "episode", "skip"]
+    path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("rows", [3, 4])
+def test_a_model_without_held_out_rows_has_no_error_instead_of_a_perfect_one(rows, tmp_path, guss_here):
+    log = write_log(tmp_path / "log.csv", episodes=1, length=rows)
+    done = guss_here("fit", "--data", log, "--no-test", *FAST, "--out", tmp_path / "models", check=0)
+    assert "1.0000" not in done.stdout + done.stderr
+    assert "R² –" in done.stderr
+    assert "Not evaluated" in done.stdout
+    figures = json.loads((tmp_path / "models" / "log" / "fit.json").read_text())
+    assert figures["held_out_rows"] == 0
+    assert figures["r2"] == [None]
+    assert figures["nll"] is None
+    assert figures["ks"] == [None]
+
+
+def test_data_that_are_all_skipped_are_an_error(tmp_path, guss_here):
+    log = write_log(tmp_path / "log.csv", skip=True)
+    done = guss_here("fit", "--data", log, *FAST, "--out", tmp_path / "models", check=2)
+    assert "nothing to train a model on: 0 of 100 transitions are usable" in done.stderr
+    assert not (tmp_path / "models").exists()
+
+
+def test_fit_evaluates_reward_and_cost_and_says_where_unsafe_examples_lie(tmp_path, guss_here):
+    log = write_log(tmp_path / "log.csv", episodes=30, unsafe_from=0.8)
+    flags = ("--fit", "max_steps=1500", "--net", "hidden=[16]", "--horizon", "2", "--out", tmp_path / "models")
+    done = guss_here("fit", "--data", log, *flags, check=0)
+    found = json.loads((tmp_path / "models" / "log" / "fit.json").read_text())
+    assert set(found["outcomes"]) == {"reward", "cost of cost"}
+    assert found["outcomes"]["reward"]["r2"] > 0.8
+    assert 0.0 <= found["outcomes"]["cost of cost"]["log_loss"] < 0.3
+    unsafe = found["unsafe_examples"]["cost"]
+    assert unsafe["unsafe"] == found["outcomes"]["cost of cost"]["examples"] > 10
+    assert unsafe["low"][0] > 0.8
+    assert "observed states are unsafe; they lie at obs[0] 0.8" in done.stdout
+
+
+def test_fit_warns_of_data_without_an_unsafe_row(tmp_path, guss_here):
+    log = write_log(tmp_path / "log.csv")
+    done = guss_here("fit", "--data", log, *FAST, "--out", tmp_path / "models", check=0)
+    assert "none of 100 observed states is unsafe" in " ".join(done.stdout.split())
+
+
+class Track:
+    """A cart that is unsafe beyond ±1, on a floor that slopes to one side: with random actions it only meets that."""
+
+    def __init__(self):
+        from gymnasium import spaces
+
+        self.observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.random = np.random.default_rng(seed)
+        self.x = self.random.uniform(-0.1, 0.1)
+        return np.asarray([self.x], np.float32), {}
+
+    def step(self, action):
+        self.x += 0.02 * float(np.asarray(action)[0]) - 0.06
+        return np.asarray([self.x], np.float32), -abs(self.x), False, False, {"cost": float(abs(self.x) > 1.0)}
+
+
+def test_a_run_warns_once_of_unsafe_examples_on_one_side_only(tmp_path):
+    make = lambda: Adapted(Track())  # noqa: E731
+    spec = EnvSpec("", lambda: describe(make(), "track", episode_length=30), make_env=make)
+    ENVS.add("track-test", spec, summary="a test's", origin="test")
+    small = {"net": ModelSettings(hidden=(4,)), "fit": FitSettings(max_steps=20, warm_steps=10)}
+    config = RunConfig(env="track-test", method="s-rs", seeds=(0, 1), episodes=3, horizon=2, budget=8, **small)
+    news = []
+    home = run_one(config, tmp_path, ORIGIN, news.append)
+    assert [len(each.warnings) for each in news] == [0, 1, 0]
+    assert "plans take that side for safe" in news[1].warnings[0]
+    counts = [row["unsafe_examples"]["cost"] for row in read_lines(home / "timings.jsonl") if "unsafe_examples" in row]
+    assert len(counts) == 2
+    assert all(count > 10 for each in counts for count in each)
