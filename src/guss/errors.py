@@ -8,6 +8,10 @@ class GussError(ValueError):
     """Something the user gave is wrong: the message names it, what was expected, what came and the likely cause."""
 
 
+class GussWarning(UserWarning):
+    """Something that makes a result mean less than it seems to; the command line prints it in one line."""
+
+
 class UnknownNameError(GussError):
     """A name that is not there, with the nearest one that is."""
 

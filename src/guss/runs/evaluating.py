@@ -12,6 +12,7 @@ import numpy as np
 from guss.errors import GussError
 from guss.runs.records import per_episode
 from guss.runs.running import make_loop, newest_checkpoint, read_config
+from guss.runs.sources import warn_if_changed
 
 BEYOND_LEARNING = 2**21  # folded into a seed's key: no start of an evaluation was a start of the run
 
@@ -28,7 +29,9 @@ def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] | None 
     """`episodes` new ones for every seed of a run, planned with the model of its last checkpoint."""
     if episodes < 1:
         raise GussError(f"evaluate at least 1 episode, got {episodes}")
-    loop = make_loop(read_config(home), alone=True)
+    config = read_config(home)
+    loop = make_loop(config, alone=True)
+    warn_if_changed(home, config)
     stored = newest_checkpoint(home)
     if stored is None:
         raise GussError(f"{home} has no checkpoint to evaluate; a finished episode leaves one")

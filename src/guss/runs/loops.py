@@ -62,7 +62,7 @@ class Loop:
     def __init__(self, config: RunConfig, at_once: int = 1) -> None:
         """`at_once`: episodes of a seed that are played side by side."""
         spec = spec_of_run(config)
-        self.config, self.view = config, spec.view
+        self.config, self.view, self.at_once = config, spec.view, at_once
         self.task, self.planned = config.tasks(spec.make_task())
         """The task by which steps are judged, and as the method sees it."""
         self.fleets: list[Fleet] = []

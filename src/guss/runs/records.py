@@ -54,25 +54,17 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 
 
 def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Add JSON lines; all of them or, if there is no room, none."""
+    """Add JSON lines, on disk when this returns; all of them or, if there is no room, none."""
     size = path.stat().st_size if path.exists() else 0
     try:
         with path.open("ab") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         if path.exists():
             os.truncate(path, size)
         raise GussError(f"cannot write {path}: {error.strerror}. What was finished before is kept") from error
-
-
-def keep_episodes(path: Path, count: int) -> None:
-    """Drop the lines of later episodes than the first `count`, and a last line that was cut off while writing."""
-    if not path.exists():
-        return
-    lines = path.read_bytes().splitlines(keepends=True)
-    kept = [line for line in lines if line.endswith(b"\n") and json.loads(line)["episode"] < count]
-    if kept != lines:
-        write_atomically(path, b"".join(kept))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -11,9 +12,10 @@ from typing import Any
 from guss import checkpoint
 from guss.agent.settings import settings_from_json
 from guss.agent.traces import Trace
-from guss.checkpoint import Stored
+from guss.checkpoint import Stored, sync_folder, write_atomically
 from guss.errors import GussError
 from guss.runs.config import RunConfig
+from guss.runs.integrity import RECORDS, Tally, kept_records
 from guss.runs.learning import PlanningLoop
 from guss.runs.locking import locked
 from guss.runs.loops import EpisodeNews, Loop
@@ -21,7 +23,6 @@ from guss.runs.policies import PolicyLoop
 from guss.runs.records import (
     SCHEMA,
     digest_of,
-    keep_episodes,
     read_lines,
     read_start,
     run_folder,
@@ -29,6 +30,7 @@ from guss.runs.records import (
     write_json,
     write_start,
 )
+from guss.runs.sources import source_digests, warn_if_changed
 from guss.runs.writers import check_writers, open_writers
 
 PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
@@ -74,10 +76,13 @@ def run_one(
             (home / name).mkdir()
         for name in (*PACKED, "maps.json.gz", "film.json.gz"):  # of the run that was here before
             (home / name).unlink(missing_ok=True)
-        for name in ("episodes.jsonl", "timings.jsonl"):
+        for name in RECORDS:
             (home / name).write_bytes(b"")
         write_start(home, data)
-        write_json(home / "config.json", {"schema": SCHEMA, "config": config.to_json(), "provenance": origin})
+        about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin}
+        about["sources"] = source_digests(config)
+        write_json(home / "config.json", about)
+        sync_folder(home.parent)
         _go_on(home, loop, on_episode, on_step, logs)
     return home
 
@@ -100,26 +105,48 @@ def resume_run(
         )
     with locked(home):
         loop = make_loop(config, read_start(home, config.data))
+        warn_if_changed(home, config)
         stored = newest_checkpoint(home, previous)
         if stored is not None:
             loop.restore(stored)
-        for name in ("episodes.jsonl", "timings.jsonl"):
-            keep_episodes(home / name, loop.done)
+        kept = _checked_records(home, loop, {"done": 0} if stored is None else stored.meta, previous)
+        for name, content in kept.items():  # what was recorded after the checkpoint, or in part, is done again
+            if not (home / name).exists() or (home / name).read_bytes() != content:
+                write_atomically(home / name, content)
         for name in ("traces", "checkpoints"):
             (home / name).mkdir(exist_ok=True)
         _go_on(home, loop, on_episode, on_step, logs)
     return config
 
 
+def _checked_records(home: Path, loop: Loop, meta: dict[str, Any], previous: bool) -> dict[str, bytes]:
+    """The records that belong to a checkpoint; if they are not complete, an error says what can be done."""
+    try:
+        return kept_records(home, loop, meta)
+    except GussError as error:
+        way = "Put the files back from a copy, or run it again from the start with --overwrite"
+        with contextlib.suppress(GussError):  # neither is the checkpoint before of any use
+            before = None if previous else newest_checkpoint(home, previous=True)
+            if before is not None and kept_records(home, loop, before.meta):
+                done = before.meta["done"]
+                way = f"The first {done} episodes are complete: `guss run --resume {home} --previous` continues there"
+        raise GussError(
+            f"the records of {home} are not those of its checkpoint after {meta['done']} episodes: {error}. Nothing "
+            f"was changed. {way}"
+        ) from error
+
+
 def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs: Sequence[str]) -> None:
     """Episodes until the run is over. Records first, then the checkpoint: what was recorded after it is done again."""
+    tallies = {name: Tally(home / name) for name in RECORDS}
     with open_writers(logs, home, loop.config.to_json(), loop.done) as writers:
         while not loop.over:
             first, before = loop.done, loop.steps
             episodes, news, timing = loop.episode(on_step)
             seeds, kept = loop.config.seeds, loop.every_trace
             rows = store_episodes(home, seeds, loop.task, first, news.phase, episodes, timing, before, kept)
-            save_checkpoint(home, loop.done, loop.meta(), loop.state)
+            sums = {name: tally.update() for name, tally in tallies.items()}
+            save_checkpoint(home, loop.done, loop.meta() | {"records": sums}, loop.state)
             writers.episode(rows, timing)
             if on_episode is not None:
                 on_episode(news)
