@@ -99,7 +99,9 @@ def test_a_fitted_model_acts_and_goes_on_learning(stored, tmp_path):
     agent.learn(1)
     assert agent.learner.rows == 225
     narrow = task.replace(actions=type(task.actions)((-1.0,), (1.0,)))
-    with pytest.raises(GussError, match=r"learned with the actions ContinuousActions\(low=\(-2.0,\).* has Contin"):
+    with pytest.raises(
+        GussError, match=r"actions continuous \(low \[-2.0\], high \[2.0\]\), task .* has continuous \(low \[-1.0"
+    ):
         Agent.load(path, narrow)
 
 

@@ -100,6 +100,11 @@ class AgentSettings:
         task = task.with_hard(self.hard)
         return task, task.forget(self.learned).with_margin(self.planning_margin)
 
+    def arguments(self) -> dict[str, Any]:
+        """As keyword arguments of `Agent`."""
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(AgentSettings)}
+        return own | {name: dataclasses.asdict(own[name]) for name in ("net", "fit")}
+
     def to_json(self) -> dict[str, Any]:
         """As plain data; what was added later and is not used is not mentioned."""
         silent = [name for name in ("planning_margin", "learned", "hard") if not getattr(self, name)]

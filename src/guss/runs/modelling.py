@@ -133,8 +133,7 @@ def _fit(log: Log, learner: Learner, number: int) -> FitNews:
 
 def save_models(folder: Path, log: Log, learner: Learner, last: FitNews) -> list[Path]:
     """An agent per seed, ready to act or to go on learning: `Agent.load(file, system)`."""
-    own = {f.name: getattr(log.settings, f.name) for f in dataclasses.fields(AgentSettings)}
-    own |= {name: dataclasses.asdict(own[name]) for name in ("net", "fit")} | {"initial_episodes": 0}
+    own = log.settings.arguments() | {"initial_episodes": 0}
     files = []
     for i, seed in enumerate(log.seeds):
         agent = Agent(log.task, seed=seed, preset={}, **own)

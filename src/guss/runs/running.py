@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from guss import checkpoint
 from guss.agent.settings import settings_from_json
+from guss.agent.storing import report_numbers
 from guss.agent.traces import Trace
 from guss.checkpoint import Stored, sync_folder, write_atomically
-from guss.errors import GussError
+from guss.errors import GussError, GussWarning
 from guss.runs.config import RunConfig
 from guss.runs.integrity import RECORDS, Tally, kept_records
 from guss.runs.learning import PlanningLoop
 from guss.runs.locking import locked
-from guss.runs.loops import EpisodeNews, Loop
+from guss.runs.loops import EpisodeNews, FinalFit, Loop
 from guss.runs.policies import PolicyLoop
 from guss.runs.records import (
     SCHEMA,
@@ -33,9 +35,13 @@ from guss.runs.records import (
 from guss.runs.sources import source_digests, warn_if_changed
 from guss.runs.writers import check_writers, open_writers
 
+FINAL = "final.ckpt"
+"""The models fitted to all episodes of a finished run; everything else of its state is in the last checkpoint."""
 PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
 OnEpisode = Callable[[EpisodeNews], Any] | None
 OnStep = Callable[[int], Any] | None
+OnFinal = Callable[[FinalFit | None], Any] | None
+"""Called with None when the fit after the last episode begins, and with its outcome when it is over."""
 
 
 def make_loop(config: RunConfig, data: Trace | None = None, *, alone: bool = False) -> Loop:
@@ -50,6 +56,7 @@ def run_one(
     on_episode: OnEpisode = None,
     *,
     on_step: OnStep = None,
+    on_final: OnFinal = None,
     overwrite: bool = False,
     data: Trace | None = None,
     logs: Sequence[str] = (),
@@ -74,7 +81,7 @@ def run_one(
         for name in ("traces", "checkpoints"):
             shutil.rmtree(home / name, ignore_errors=True)
             (home / name).mkdir()
-        for name in (*PACKED, "maps.json.gz", "film.json.gz"):  # of the run that was here before
+        for name in (*PACKED, FINAL, "maps.json.gz", "film.json.gz"):  # of the run that was here before
             (home / name).unlink(missing_ok=True)
         for name in RECORDS:
             (home / name).write_bytes(b"")
@@ -84,6 +91,7 @@ def run_one(
         write_json(home / "config.json", about)
         sync_folder(home.parent)
         _go_on(home, loop, on_episode, on_step, logs)
+        _finish(home, loop, on_final)
     return home
 
 
@@ -92,6 +100,7 @@ def resume_run(
     on_episode: OnEpisode = None,
     *,
     on_step: OnStep = None,
+    on_final: OnFinal = None,
     previous: bool = False,
     logs: Sequence[str] = (),
 ) -> RunConfig:
@@ -115,7 +124,10 @@ def resume_run(
                 write_atomically(home / name, content)
         for name in ("traces", "checkpoints"):
             (home / name).mkdir(exist_ok=True)
+        if not loop.over:
+            (home / FINAL).unlink(missing_ok=True)
         _go_on(home, loop, on_episode, on_step, logs)
+        _finish(home, loop, on_final)
     return config
 
 
@@ -150,6 +162,28 @@ def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs:
             writers.episode(rows, timing)
             if on_episode is not None:
                 on_episode(news)
+
+
+def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:
+    """Fit to all episodes and keep the models, unless that is done already."""
+    with contextlib.suppress(GussError):  # a file that cannot be read is made again
+        if not loop.learned or final_models(home, loop.done) is not None:
+            return
+    if on_final is not None:
+        on_final(None)
+    fitted = loop.fit_final()
+    assert fitted is not None
+    if fitted.diverged:
+        warnings.warn(
+            f"the fit after the last episode of {home} diverged (seeds {fitted.diverged}): the models fitted before "
+            f"that episode are kept, and used by `guss eval` and Agent.from_run",
+            GussWarning,
+            stacklevel=3,
+        )
+    meta = loop.meta() | {"report": report_numbers(fitted.report), "diverged": fitted.diverged}
+    checkpoint.save(home / FINAL, "final", meta, loop.learned)
+    if on_final is not None:
+        on_final(fitted)
 
 
 def read_config(home: Path) -> RunConfig:
@@ -207,6 +241,14 @@ def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
             f"{error}. The one before it, after {good.meta['done']} episodes, is good: `guss run --resume {home} "
             f"--previous` goes on from there"
         ) from error
+
+
+def final_models(home: Path, done: int) -> Stored | None:
+    """The models fitted after the last of `done` episodes; None if there are none."""
+    if not (home / FINAL).exists():
+        return None
+    stored = checkpoint.load(home / FINAL, "final")
+    return stored if stored.meta["done"] == done else None
 
 
 def checkpoint_path(home: Path, episodes: int) -> Path:
