@@ -1,12 +1,13 @@
 """A run's files: `DIR/<env>-<method>-<8 hex of its config>/`, readable by people and programs.
 
-config.json       everything that decides the outcome, and where it came from
+config.json       everything that decides the outcome, and where it came from; checksums of the user's code
 episodes.jsonl    a line per seed and episode; nothing in it depends on the clock or the machine
 timings.jsonl     a line per episode, or per turn of several: seconds, model error, host
 maps.json.gz      where its states were, counted; film.json.gz: one episode to be seen (both: `guss pack`)
 data.npz          logged transitions it started from, if any
 traces/seed<S>-ep<E>.npz   of several episodes that a baseline plays at once, the first
 checkpoints/ep<E>.ckpt   everything needed to go on after E episodes; the last two
+final.ckpt        models fitted to all episodes of a finished run
 lock              there while a process works on the run
 """
 
