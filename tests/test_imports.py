@@ -29,6 +29,10 @@ LAYERS = [
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 
+# One convenience reads a run from above, when it is called: `Agent.from_run`.
+UPWARD = {("agent/agent.py", "runs")}
+
+
 def part_of(path):
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
@@ -54,7 +58,8 @@ def test_imports_point_one_way(path):
     assert part in RANK, f"{part} has no place among the layers yet"
     for other in imported_parts(path):
         assert other in RANK, f"{path.name} imports guss.{other}, which has no place among the layers"
-        assert other == part or RANK[other] < RANK[part], f"{part} must not import {other}"
+        known = (path.relative_to(SOURCE).as_posix(), other) in UPWARD
+        assert known or other == part or RANK[other] < RANK[part], f"{part} must not import {other}"
 
 
 def test_the_rule_can_fail():

@@ -3,13 +3,15 @@
     {"format": "guss-checkpoint", "schema": 1, "kind": "run", "sha256": …, "bytes": …, "meta": {…}}
     NPZ archive: an array per leaf of the state, named by its place in it
 
-A file is written beside its place, synced, then renamed: a reader sees the old one or the new one. Loading checks
-format, schema, length and checksum before anything is unpacked, and nothing in a file is ever executed.
+A file is written beside its place, synced, then renamed, and the folder synced: a reader sees the old one or the new
+one, and the new one survives a power failure. Loading checks format, schema, length and checksum before anything is
+unpacked, and nothing in a file is ever executed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -60,7 +62,7 @@ class Stored:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the file, sync, then rename: a reader never sees half of it, not even after a power failure."""
+    """Write beside the file, sync, rename, sync the folder: never half of it, and there for good when this returns."""
     temporary = path.with_name(f"{path.name}.partial")
     try:
         with temporary.open("wb") as file:
@@ -68,10 +70,23 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):  # the first error is the one to tell
             temporary.unlink()
         raise GussError(f"cannot write {path}: {error.strerror}") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable: without it a power failure may undo a rename."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network filesystems cannot sync a folder
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def save(path: Path, kind: str, meta: dict[str, Any], state: Any) -> None:

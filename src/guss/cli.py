@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import warnings
 from typing import Any
 
 import tyro
@@ -23,7 +24,7 @@ from guss.commands.replay import Replay
 from guss.commands.report import Report
 from guss.commands.reproduce import EXPERIMENTS, Reproduce
 from guss.commands.run import Run
-from guss.errors import GussError, UnknownNameError
+from guss.errors import GussError, GussWarning, UnknownNameError
 
 ABOUT = """Safe planning in learned models with quality-diversity search.
 
@@ -59,11 +60,23 @@ def parse(words: list[str]) -> Any:
     return tyro.extras.subcommand_cli_from_dict(table, prog=prog, description=about, args=words or ["--help"])
 
 
+_show_other = warnings.showwarning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Our own warnings in one line, without the place in the code that they come from."""
+    if issubclass(category, GussWarning):
+        print(f"guss: warning: {message}", file=sys.stderr)
+    else:
+        _show_other(message, category, *where, **more)
+
+
 def main() -> None:
     """Entry point of `guss`."""
     if sys.argv[1:] in (["--version"], ["-V"]):
         print(f"guss {guss.__version__}")
         return
+    warnings.showwarning = _show_warning
     os.environ.setdefault("NPROC", "1")  # XLA's threads: handing small pieces to a second one costs more than it gains
     try:
         parse(sys.argv[1:]).run()

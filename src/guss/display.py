@@ -135,6 +135,14 @@ class RunProgress:
         if done % 10 == 0:
             self._bar.update(self._task, description=f"step {done}  {self._text}")
 
+    def final(self, fitted: Any | None) -> None:
+        """The fit after the last episode begins (None), or is over."""
+        if fitted is None:
+            self._bar.update(self._task, description=f"fitting the final model  {self._text}")
+        elif not self._quiet and not self._console.is_terminal:
+            error = "diverged" if fitted.report is None else f"R² {fitted.report.r2.mean():.4f}"
+            self._console.print(f"{self._name}final model: {error}  fit {fitted.seconds:.1f} s", highlight=False)
+
     def __enter__(self) -> RunProgress:
         self._bar.start()
         return self

@@ -9,7 +9,7 @@ class GussError(ValueError):
 
 
 class GussWarning(UserWarning):
-    """A result may not be what it seems."""
+    """Something that makes a result mean less than it seems to; the command line prints it in one line."""
 
 
 class UnknownNameError(GussError):

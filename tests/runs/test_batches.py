@@ -14,7 +14,7 @@ from guss.runs.batches import Batch, Job
 from guss.runs.forecasts import COMPILE, expected_seconds
 from guss.runs.locking import locked
 from guss.runs.records import read_lines
-from guss.runs.running import run_one
+from guss.runs.running import FINAL, run_one
 from guss.runs.table1 import ENVIRONMENTS, METHODS, NUM_SEEDS, PRESETS, table1_runs
 
 
@@ -177,6 +177,17 @@ def test_what_is_made_of_a_run_is_made_once(tmp_path, whole):
     records_only = Batch(SMALL, out)
     assert records_only.jobs[1].finished
     assert records_only.run(ORIGIN, Notes(), {"picture": fail}) == [records_only.jobs[0]], "no picture of records alone"
+
+
+def test_a_finished_run_without_its_final_model_gets_it(tmp_path, whole):
+    out, notes = shutil.copytree(whole[0].jobs[0].out, tmp_path / "out"), Notes()
+    batch = Batch(SMALL, out)
+    final = job_of(batch, "rs").home / FINAL
+    before = final.read_bytes()
+    final.unlink()
+    assert batch.run(ORIGIN, notes, touch("film")) == []
+    assert [told for told in notes.told if told[0] == "make"] == [("make", "rs", FINAL)]
+    assert final.read_bytes() == before
 
 
 def test_a_run_that_fails_is_told_and_the_others_run(tmp_path, whole):

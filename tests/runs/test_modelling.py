@@ -98,8 +98,11 @@ def test_a_fitted_model_acts_and_goes_on_learning(stored, tmp_path):
     np.testing.assert_array_equal(agent.fit().r2, np.asarray(told[-1].report.r2)[0])
     agent.learn(1)
     assert agent.learner.rows == 225
+    assert Agent.load(path, task.replace(name="another name")).phase == "plan"
     narrow = task.replace(actions=type(task.actions)((-1.0,), (1.0,)))
-    with pytest.raises(GussError, match=r"learned with the actions ContinuousActions\(low=\(-2.0,\).* has Contin"):
+    with pytest.raises(
+        GussError, match=r"actions continuous \(low \[-2.0\], high \[2.0\]\), task .* has continuous \(low \[-1.0"
+    ):
         Agent.load(path, narrow)
 
 

@@ -19,7 +19,7 @@ from guss.errors import GussError
 from guss.runs.evaluating import evaluate
 from guss.runs.locking import locked
 from guss.runs.records import read_lines
-from guss.runs.running import newest_checkpoint, resume_run, run_one
+from guss.runs.running import final_models, newest_checkpoint, resume_run, run_one
 
 EPISODES = 4
 
@@ -44,11 +44,15 @@ def whole(tmp_path_factory):
 
 def assert_same_run(home, whole):
     assert (home / "episodes.jsonl").read_bytes() == (whole / "episodes.jsonl").read_bytes()
-    a, b = newest_checkpoint(home), newest_checkpoint(whole)
-    assert a.path.name == b.path.name
-    assert set(a.arrays) == set(b.arrays)
-    for name, array in a.arrays.items():
-        assert array.tobytes() == b.arrays[name].tobytes(), name
+    last = [newest_checkpoint(x) for x in (home, whole)]
+    pairs = [last, [final_models(x, last[0].meta["done"]) for x in (home, whole)]]
+    for a, b in pairs:
+        assert (a is None) == (b is None)
+        if a is not None:
+            assert a.path.name == b.path.name
+            assert set(a.arrays) == set(b.arrays)
+            for name, array in a.arrays.items():
+                assert array.tobytes() == b.arrays[name].tobytes(), name
     assert not (home / "lock").exists()
     assert len(list((home / "checkpoints").iterdir())) == 2
 

@@ -9,7 +9,6 @@ Who owns the real system drives it: `act(obs)`, then `observe(transition)`, with
 
 from __future__ import annotations
 
-import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -28,13 +27,14 @@ from guss.agent.exploration import explore, explore_episodes
 from guss.agent.hosting import Played, hard_violations
 from guss.agent.learner import Batch, Learner, diverged, divergence_error, told_of
 from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from, settings_from_json
+from guss.agent.storing import check_signature, report_from, report_numbers, signature, stored_signature
 from guss.agent.systems import Checked, HostSystem, check_finite, resolve
 from guss.agent.traces import Trace, read_traces
+from guss.checkpoint import Stored
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.loading import find_preset
 from guss.models.examples import Knowledge
 from guss.models.judging import FitReport, plain
-from guss.models.outcomes import OutcomeReport
 from guss.planners import make_planner
 from guss.planners.engine import Diagnostics, Plan, plan_one
 from guss.task import Task
@@ -303,16 +303,15 @@ class Agent:
 
     def save(self, path: str | Path) -> None:
         """Write everything learned to a file (without pickle); an episode under way is not part of it."""
-        numbers = [np.asarray(x, float).tolist() for x in jax.tree.leaves(self._report)]
         meta = {
             "task": self.task.name,
-            "actions": repr(self.task.actions),
+            "system": signature(self.planned),
             "seed": self.seed,
             "settings": self.settings.to_json(),
             "history": [asdict(episode) for episode in self.history],
             "learner": self.learner.meta(),
             "fitted_rows": self._fitted_rows,
-            "report": numbers or None,
+            "report": report_numbers(self._report),
             "constraints": {
                 name: {key: np.asarray(value).tolist() for key, value in parameters.items()}
                 for name, parameters in self._changed.items()
@@ -329,39 +328,50 @@ class Agent:
         task: Task | None = None,
         initial_policy: Callable[[np.ndarray], Any] | None = None,
     ) -> Agent:
-        """The agent that `save` wrote, for the same kind of system; it goes on as if it had never stopped."""
+        """The agent that `save` or `guss fit` wrote; it continues as if it had never stopped.
+
+        `system` may have another name than the one it was saved with: its observation size, actions, constraints and
+        learned outcomes must be the same. For a folder written by `guss run`, see `from_run`.
+        """
+        if (Path(path) / "config.json").is_file():
+            raise GussError(f"{path} is a run, not an agent's file: load it with Agent.from_run({str(path)!r}, seed=…)")
         stored = checkpoint.load(Path(path), "agent")
         meta = stored.meta
         settings = settings_from_json(AgentSettings, meta["settings"])
-        apart = ("method", "planner", "net", "fit")
-        names = [f.name for f in dataclasses.fields(AgentSettings) if f.name not in apart]
-        own = {name: getattr(settings, name) for name in names}
-        nested = {name: meta["settings"][name] for name in ("planner", "net", "fit")}
-        agent = cls(
-            system,
-            task=task,
-            seed=meta["seed"],
-            initial_policy=initial_policy,
-            preset={},
-            method=settings.method,
-            **own,
-            **nested,
-        )
-        if agent.task.name != meta["task"]:
-            raise GussError(f"the agent in {path} learned task {meta['task']!r}, not {agent.task.name!r}")
-        if repr(agent.task.actions) != meta.get("actions"):  # a model takes actions in relative to their bounds
-            raise GussError(
-                f"the agent in {path} learned with the actions {meta.get('actions')}, "
-                f"task {agent.task.name!r} has {agent.task.actions}"
-            )
+        how: Any = {"task": task, "seed": meta["seed"], "initial_policy": initial_policy, "preset": {}}
+        agent = cls(system, **how, **settings.arguments())
         for name, parameters in meta.get("constraints", {}).items():
             agent.set_constraint(name, **parameters)
-        learner = Learner(agent.settings, agent.planned, agent.key[None], capacity=meta["learner"]["capacity"])
-        learner.restore(stored.restore(learner.state), meta["learner"])
-        agent.history = [Episode(**episode) for episode in meta["history"]]
-        agent.adopt(learner, None if meta["report"] is None else _report_from(meta["report"]))
-        agent._fitted_rows = meta["fitted_rows"]
+        history = [Episode(**episode) for episode in meta["history"]]
+        agent.restore(stored, history, report_from(meta["report"]), meta["fitted_rows"])
         return agent
+
+    @classmethod
+    def from_run(
+        cls, run: str | Path, *, seed: int | None = None, system: Any = None, task: Task | None = None
+    ) -> Agent:
+        """The agent of one seed of a run that `guss run` stored, with the model fitted to all of its episodes.
+
+        `seed`: one of the run's, by default the first. `system`, `task`: as in `Agent(system, task=…)`, with the same
+        spaces and constraints as the run's; by default the run's own environment, whose code is then imported. The
+        agent is ready to `act`, and may continue to learn; the run itself is not changed.
+        """
+        from guss.runs.deploying import agent_of_run
+
+        return agent_of_run(Path(run), seed, system, task)
+
+    def restore(self, stored: Stored, history: list[Episode], report: FitReport | None, fitted_rows: int) -> None:
+        """Take over a stored model and its data, to `fitted_rows` of which it was fitted.
+
+        They must have been learned with the same spaces and constraints.
+        """
+        check_signature(f"the model in {stored.path}", stored_signature(stored.meta), self.planned)
+        about = stored.meta["learner"]
+        learner = Learner(self.settings, self.planned, self.key[None], capacity=about["capacity"])
+        learner.restore(stored.restore(learner.state), about)
+        self.history = history
+        self.adopt(learner, report)
+        self._fitted_rows = fitted_rows
 
     def adopt(self, learner: Learner, report: FitReport | None) -> None:
         """Take over a model and its data, and how good it is; it counts as fitted to all of them."""
@@ -419,14 +429,6 @@ class Agent:
         if not self.learner.per_seed:
             return self.learner.models
         return jax.tree.map(lambda x: x[0], self.learner.models)
-
-
-def _report_from(values: list[Any]) -> FitReport:
-    """A FitReport as `save` wrote it: its numbers, those of learned outcomes last."""
-    count = len(FitReport._fields) - 1
-    own: Any = [np.asarray(x) for x in values]
-    parts = [*own[:count], OutcomeReport(*own[count:]) if own[count:] else None]
-    return FitReport(*parts)
 
 
 @jax.jit

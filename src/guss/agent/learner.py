@@ -67,7 +67,7 @@ class Learner:
         self.fresh = jax.jit(jax.vmap(make))(keys)
         self.models = self.fresh
         size, actions = task.observations.size, task.actions
-        one = empty_data(size, actions.shape, actions.dtype, max(capacity, self.block), num_told(task))
+        one = empty_data(size, actions.shape, actions.dtype, capacity, num_told(task))
         self.data: Data = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(keys), *x.shape)), one)
         self._filled = 0
 

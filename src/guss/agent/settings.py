@@ -106,6 +106,11 @@ class AgentSettings:
         planned = task.forget(self.learned).with_margin(self.planning_margin)
         return task, planned.replace(unknown_unsafe=True) if self.unknown_unsafe else planned
 
+    def arguments(self) -> dict[str, Any]:
+        """As keyword arguments of `Agent`."""
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(AgentSettings)}
+        return own | {name: dataclasses.asdict(own[name]) for name in ("net", "fit")}
+
     def to_json(self) -> dict[str, Any]:
         """As plain data; what was added later and is not used is not mentioned."""
         late = ("planning_margin", "learned", "hard", "unknown_unsafe")

@@ -14,7 +14,7 @@ from guss.commands.common import Plugins, command_line, load_plugins, use_compil
 
 @dataclass
 class Eval:
-    """Put what a run learned to work on new episodes, without learning: reward and unsafe share in operation."""
+    """Put what a run learned from all its episodes to work on new ones, without learning: reward and unsafe share."""
 
     run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder."""

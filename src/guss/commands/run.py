@@ -87,7 +87,7 @@ class Run:
     overwrite: bool = False
     """Start anew where a run with these very settings is stored."""
     resume: Annotated[Path | None, arg(metavar="DIR/RUN", help_behavior_hint="")] = None
-    """Go on with an interrupted run; it ends as if it had never been interrupted. Its settings are its own."""
+    """Resume an interrupted run; it ends as if it had never been interrupted. Its settings are its own."""
     previous: bool = False
     """With --resume: from the checkpoint before the last one."""
     against: Annotated[tuple[str, ...], arg(metavar="METHOD", help_behavior_hint="")] = ()
@@ -124,7 +124,8 @@ class Run:
             others = [self._config(method, None) for method in self.against]
         with RunProgress(console, config.episodes, quiet=self.quiet) as progress:
             if self.resume is not None:
-                resume_run(home, progress.episode, on_step=progress.step, previous=self.previous, logs=self.log)
+                shown: Any = {"on_step": progress.step, "on_final": progress.final}
+                resume_run(home, progress.episode, **shown, previous=self.previous, logs=self.log)
             else:
                 home = run_one(
                     config,
@@ -132,6 +133,7 @@ class Run:
                     provenance(command_line()),
                     progress.episode,
                     on_step=progress.step,
+                    on_final=progress.final,
                     overwrite=self.overwrite,
                     data=data,
                     logs=self.log,
@@ -155,11 +157,13 @@ class Run:
 
         home = run_folder(self.out, config.env, config.method, config.to_json())
         with RunProgress(make_console(stderr=True), config.episodes, quiet=self.quiet, name=config.method) as progress:
+            shown: Any = {"on_step": progress.step, "on_final": progress.final}
             if (home / "config.json").exists() and not self.overwrite:
-                resume_run(home, progress.episode, on_step=progress.step)
+                resume_run(home, progress.episode, **shown)
             else:
-                tell: Any = {"on_step": progress.step, "overwrite": self.overwrite}
-                run_one(config, self.out, provenance(command_line()), progress.episode, **tell)
+                run_one(
+                    config, self.out, provenance(command_line()), progress.episode, **shown, overwrite=self.overwrite
+                )
         return home
 
     def _replay(self, home: Path) -> list[Path]:

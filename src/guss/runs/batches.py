@@ -11,9 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 from guss.errors import GussError
 from guss.runs.config import RunConfig
 from guss.runs.forecasts import COMPILE, expected_seconds
-from guss.runs.loops import EpisodeNews
+from guss.runs.loops import EpisodeNews, FinalFit
 from guss.runs.records import read_lines, run_folder
-from guss.runs.running import episodes_kept, resume_run, run_one
+from guss.runs.running import FINAL, episodes_kept, resume_run, run_one
 
 ENOUGH = 60.0
 """Expected seconds after which what was measured weighs as much as the guess: short runs are mostly overhead."""
@@ -159,8 +159,8 @@ def _finish(job: Job, origin: dict[str, Any], watcher: Watcher, extras: Extras) 
         job.look()
         was_finished = job.finished
         watcher.start(job)
-        if not was_finished:
-            _go_on(job, origin, tell, watcher.step)
+        if not was_finished or (job.config.learns and not job.packed and not (job.home / FINAL).exists()):
+            _go_on(job, origin, tell, watcher)
     except GussError as error:
         job.troubles.append(str(error))
     else:
@@ -175,14 +175,20 @@ def _finish(job: Job, origin: dict[str, Any], watcher: Watcher, extras: Extras) 
     watcher.end(job)
 
 
-def _go_on(job: Job, origin: dict[str, Any], tell: Callable[[EpisodeNews], Any], step: Callable[[int], Any]) -> None:
+def _go_on(job: Job, origin: dict[str, Any], tell: Callable[[EpisodeNews], Any], watcher: Watcher) -> None:
     """Begin it or go on with it."""
+
+    def final(fitted: FinalFit | None) -> None:
+        if fitted is None:
+            watcher.make(job, FINAL)
+
+    how: Any = {"on_step": watcher.step, "on_final": final}
     if not job.begun:
-        run_one(job.config, job.out, origin, tell, on_step=step)
+        run_one(job.config, job.out, origin, tell, **how)
     elif job.packed:
         raise GussError(
             f"{job.home} has {job.done} of {job.config.episodes} episodes and no checkpoint to go on from; move it "
             f"away to begin anew"
         )
     else:
-        resume_run(job.home, tell, on_step=step)
+        resume_run(job.home, tell, **how)

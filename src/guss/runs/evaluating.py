@@ -10,8 +10,10 @@ import jax
 import numpy as np
 
 from guss.errors import GussError
+from guss.runs.deploying import restore_learned
 from guss.runs.records import per_episode
-from guss.runs.running import make_loop, newest_checkpoint, read_config
+from guss.runs.running import make_loop, read_config
+from guss.runs.sources import warn_if_changed
 
 BEYOND_LEARNING = 2**21  # folded into a seed's key: no start of an evaluation was a start of the run
 
@@ -25,14 +27,13 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] | None = None) -> Evaluation:
-    """`episodes` new ones for every seed of a run, planned with the model of its last checkpoint."""
+    """`episodes` new ones for every seed of a run, acting by what it learned from all of its episodes."""
     if episodes < 1:
         raise GussError(f"evaluate at least 1 episode, got {episodes}")
-    loop = make_loop(read_config(home), alone=True)
-    stored = newest_checkpoint(home)
-    if stored is None:
-        raise GussError(f"{home} has no checkpoint to evaluate; a finished episode leaves one")
-    loop.restore(stored)
+    config = read_config(home)
+    loop = make_loop(config, alone=True)
+    warn_if_changed(home, config)
+    restore_learned(home, loop)
     if not loop.ready:
         raise GussError(f"{home} has learned nothing yet that could be evaluated")
     starts = jax.vmap(lambda key: jax.random.fold_in(key, BEYOND_LEARNING))(loop.keys)

@@ -22,7 +22,7 @@ from guss.models.examples import Examples, Knowledge
 from guss.models.judging import FitReport, plain
 from guss.planners import make_planner
 from guss.runs.config import RunConfig
-from guss.runs.loops import Loop, OnStep, Outcome
+from guss.runs.loops import FinalFit, Loop, OnStep, Outcome
 from guss.runs.timing import CompileClock
 from guss.task import Task
 
@@ -68,6 +68,11 @@ class PlanningLoop(Loop):
         self.learner.restore(state, about)
 
     @property
+    def learned(self) -> Any:
+        """The models, as they are in the state."""
+        return {"models": self.learner.models} if self.learner.per_seed else {}
+
+    @property
     def ready(self) -> bool:
         """Whether there is a model to plan with."""
         return self.config.plans and (not self.learner.per_seed or self.learner.fits > 0)
@@ -105,7 +110,7 @@ class PlanningLoop(Loop):
     def episode(self, on_step: OnStep = None) -> Outcome:
         """One episode of every seed, what to tell, and what to note beside it."""
         started, number = time.perf_counter(), self.done
-        keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(self.keys)
+        keys = self._keys_of(number)
         report, fit_seconds, ahead, examples = None, 0.0, None, list[list[Examples]]()
         random = self.config.is_random(number)
         with CompileClock() as clock:
@@ -125,11 +130,27 @@ class PlanningLoop(Loop):
         timing |= {"unsafe_examples": counts} if counts else {}
         return Outcome([played], news, timing | _error_record(report, ahead))
 
+    def _keys_of(self, number: int) -> Array:
+        """A random key per seed for an episode."""
+        return jax.vmap(lambda key: jax.random.fold_in(key, number))(self.keys)
+
     def _fit(self, keys: Array, number: int) -> FitReport | None:
-        report = self.learner.fit(jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys))
-        if report is not None and (broken := diverged(report)).any():
-            raise divergence_error(number, [s for s, bad in zip(self.config.seeds, broken, strict=True) if bad])
+        report, broken = self._try_fit(keys)
+        if broken:
+            raise divergence_error(number, broken)
         return report
+
+    def _try_fit(self, keys: Array) -> tuple[FitReport | None, list[int]]:
+        """The fit for an episode with these keys, and the seeds for which it diverged; then no model is changed."""
+        report = self.learner.fit(jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys))
+        bad = [] if report is None else diverged(report).tolist()
+        return report, [seed for seed, broken in zip(self.config.seeds, bad, strict=False) if broken]
+
+    def fit_final(self) -> FinalFit | None:
+        """The fit that one more episode would begin with."""
+        started = time.perf_counter()
+        report, broken = self._try_fit(self._keys_of(self.done))
+        return None if report is None else FinalFit(None if broken else report, broken, time.perf_counter() - started)
 
 
 def _error_record(report: FitReport | None, ahead: np.ndarray | None) -> dict[str, Any]:

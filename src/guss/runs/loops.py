@@ -13,8 +13,10 @@ import numpy as np
 from jaxtyping import Array
 
 from guss.agent.hosting import Fleet, Played, make_fleet
+from guss.agent.storing import check_signature, signature, stored_signature
 from guss.checkpoint import Stored
 from guss.errors import GussError
+from guss.models.judging import FitReport
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.records import per_episode
 from guss.runs.timing import CompileClock
@@ -45,6 +47,16 @@ class EpisodeNews:
     """What the data do not show of learned costs."""
 
 
+class FinalFit(NamedTuple):
+    """What the fit after the last episode brought."""
+
+    report: FitReport | None
+    """None if it diverged: the models are those of the fit before."""
+    diverged: list[int]
+    """The seeds for which it did."""
+    seconds: float
+
+
 class Outcome(NamedTuple):
     """What one turn of a loop brought."""
 
@@ -64,7 +76,7 @@ class Loop:
     def __init__(self, config: RunConfig, at_once: int = 1) -> None:
         """`at_once`: episodes of a seed that are played side by side."""
         spec = spec_of_run(config)
-        self.config, self.view = config, spec.view
+        self.config, self.view, self.at_once = config, spec.view, at_once
         self.task, self.planned = config.tasks(spec.make_task())
         """The task by which steps are judged, and as the method sees it."""
         self.fleets: list[Fleet] = []
@@ -112,6 +124,15 @@ class Loop:
     def episode(self, on_step: OnStep = None) -> Outcome:
         """The next turn: an episode of every seed, or several."""
 
+    @property
+    @abstractmethod
+    def learned(self) -> Any:
+        """The part of the state that a final fit changes; empty where there is nothing to fit."""
+
+    def fit_final(self) -> FinalFit | None:
+        """Fit once more after the last episode, so that its data count too; None where there is nothing to fit."""
+        return None
+
     def meta(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the arrays."""
         return {
@@ -119,6 +140,7 @@ class Loop:
             "over": self.over,
             "steps": self.steps.tolist(),
             "learner": self.about_state(),
+            "system": signature(self.planned),
             "config": self.config.to_json(),
         }
 
@@ -126,6 +148,7 @@ class Loop:
         """Go on from a checkpoint."""
         if stored.meta["config"] != self.config.to_json():
             raise GussError(f"the checkpoint {stored.path} is of a run with other settings than its config.json")
+        check_signature(f"the state in {stored.path}", stored_signature(stored.meta), self.planned)
         self.done, self.over = stored.meta["done"], stored.meta["over"]
         whole = [self.done * self.task.episode_length] * len(self.config.seeds)  # where not told
         self.steps = np.asarray(stored.meta.get("steps", whole))

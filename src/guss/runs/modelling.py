@@ -80,6 +80,7 @@ def log_of_run(home: Path, episodes: int | None = None) -> Log:
 
 def log_of_files(trace: Trace, task: Task, settings: AgentSettings, seed: int) -> Log:
     """Logged data from elsewhere, cut into episodes; all of them count, none is taken for random."""
+    task = task.with_end()
     checked = Checked(task)
     checked.batch(trace)  # tell what is wrong by the row of the whole
     batches = [batch_of(checked, piece, 1) for piece in pieces(trace, task.episode_length)]
@@ -135,8 +136,7 @@ def _fit(log: Log, learner: Learner, number: int) -> FitNews:
 
 def save_models(folder: Path, log: Log, learner: Learner, last: FitNews) -> list[Path]:
     """An agent per seed, ready to act or to go on learning: `Agent.load(file, system)`."""
-    own = {f.name: getattr(log.settings, f.name) for f in dataclasses.fields(AgentSettings)}
-    own |= {name: dataclasses.asdict(own[name]) for name in ("net", "fit")} | {"initial_episodes": 0}
+    own = log.settings.arguments() | {"initial_episodes": 0}
     files = []
     for i, seed in enumerate(log.seeds):
         agent = Agent(log.task, seed=seed, preset={}, **own)

@@ -65,6 +65,11 @@ class PolicyLoop(Loop):
         self.states = state
 
     @property
+    def learned(self) -> Any:
+        """Nothing: a policy has learned from its last episodes already."""
+        return {}
+
+    @property
     def ready(self) -> bool:
         """Whether the policy has learned at all."""
         return self.done > 0

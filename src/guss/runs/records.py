@@ -1,12 +1,13 @@
 """A run's files: `DIR/<env>-<method>-<8 hex of its config>/`, readable by people and programs.
 
-config.json       everything that decides the outcome, and where it came from
+config.json       everything that decides the outcome, and where it came from; checksums of the user's code
 episodes.jsonl    a line per seed and episode; nothing in it depends on the clock or the machine
 timings.jsonl     a line per episode, or per turn of several: seconds, model error, host
 maps.json.gz      where its states were, counted; film.json.gz: one episode to be seen (both: `guss pack`)
 data.npz          logged transitions it started from, if any
 traces/seed<S>-ep<E>.npz   of several episodes that a baseline plays at once, the first
 checkpoints/ep<E>.ckpt   everything needed to go on after E episodes; the last two
+final.ckpt        models fitted to all episodes of a finished run
 lock              there while a process works on the run
 """
 
@@ -54,25 +55,17 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 
 
 def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Add JSON lines; all of them or, if there is no room, none."""
+    """Add JSON lines, on disk when this returns; all of them or, if there is no room, none."""
     size = path.stat().st_size if path.exists() else 0
     try:
         with path.open("ab") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         if path.exists():
             os.truncate(path, size)
         raise GussError(f"cannot write {path}: {error.strerror}. What was finished before is kept") from error
-
-
-def keep_episodes(path: Path, count: int) -> None:
-    """Drop the lines of later episodes than the first `count`, and a last line that was cut off while writing."""
-    if not path.exists():
-        return
-    lines = path.read_bytes().splitlines(keepends=True)
-    kept = [line for line in lines if line.endswith(b"\n") and json.loads(line)["episode"] < count]
-    if kept != lines:
-        write_atomically(path, b"".join(kept))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

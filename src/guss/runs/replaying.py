@@ -26,6 +26,7 @@ from guss.runs.modelling import FitNews, fit_log, log_of_run
 from guss.runs.records import read_lines, trace_path, unsafe_steps
 from guss.runs.running import checkpoint_after, read_config
 from guss.runs.showing import plain_view
+from guss.runs.sources import warn_if_changed
 from guss.types import Model, Planner, Rollout, Scores
 
 
@@ -102,6 +103,7 @@ class Replay:
         self.loop = PlanningLoop(self.config) if self.config.baseline is None else None
         """What planned; None for a policy, which does not."""
         spec = spec_of_run(self.config)
+        warn_if_changed(home, self.config)
         self.task = self.config.tasks(spec.make_task())[0]
         seeds = self.config.seeds
         self.seed = seeds[0] if seed is None else seed

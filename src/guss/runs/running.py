@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from guss import checkpoint
 from guss.agent.settings import settings_from_json
+from guss.agent.storing import report_numbers
 from guss.agent.traces import Trace
-from guss.checkpoint import Stored
-from guss.errors import GussError
+from guss.checkpoint import Stored, sync_folder, write_atomically
+from guss.errors import GussError, GussWarning
 from guss.runs.config import RunConfig
+from guss.runs.integrity import RECORDS, Tally, kept_records
 from guss.runs.learning import PlanningLoop
 from guss.runs.locking import locked
-from guss.runs.loops import EpisodeNews, Loop
+from guss.runs.loops import EpisodeNews, FinalFit, Loop
 from guss.runs.policies import PolicyLoop
 from guss.runs.records import (
     SCHEMA,
     digest_of,
-    keep_episodes,
     read_lines,
     read_start,
     run_folder,
@@ -29,11 +32,16 @@ from guss.runs.records import (
     write_json,
     write_start,
 )
+from guss.runs.sources import source_digests, warn_if_changed
 from guss.runs.writers import check_writers, open_writers
 
+FINAL = "final.ckpt"
+"""The models fitted to all episodes of a finished run; everything else of its state is in the last checkpoint."""
 PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
 OnEpisode = Callable[[EpisodeNews], Any] | None
 OnStep = Callable[[int], Any] | None
+OnFinal = Callable[[FinalFit | None], Any] | None
+"""Called with None when the fit after the last episode begins, and with its outcome when it is over."""
 
 
 def make_loop(config: RunConfig, data: Trace | None = None, *, alone: bool = False) -> Loop:
@@ -48,6 +56,7 @@ def run_one(
     on_episode: OnEpisode = None,
     *,
     on_step: OnStep = None,
+    on_final: OnFinal = None,
     overwrite: bool = False,
     data: Trace | None = None,
     logs: Sequence[str] = (),
@@ -72,13 +81,17 @@ def run_one(
         for name in ("traces", "checkpoints"):
             shutil.rmtree(home / name, ignore_errors=True)
             (home / name).mkdir()
-        for name in (*PACKED, "maps.json.gz", "film.json.gz"):  # of the run that was here before
+        for name in (*PACKED, FINAL, "maps.json.gz", "film.json.gz"):  # of the run that was here before
             (home / name).unlink(missing_ok=True)
-        for name in ("episodes.jsonl", "timings.jsonl"):
+        for name in RECORDS:
             (home / name).write_bytes(b"")
         write_start(home, data)
-        write_json(home / "config.json", {"schema": SCHEMA, "config": config.to_json(), "provenance": origin})
+        about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin}
+        about["sources"] = source_digests(config)
+        write_json(home / "config.json", about)
+        sync_folder(home.parent)
         _go_on(home, loop, on_episode, on_step, logs)
+        _finish(home, loop, on_final)
     return home
 
 
@@ -87,6 +100,7 @@ def resume_run(
     on_episode: OnEpisode = None,
     *,
     on_step: OnStep = None,
+    on_final: OnFinal = None,
     previous: bool = False,
     logs: Sequence[str] = (),
 ) -> RunConfig:
@@ -100,29 +114,76 @@ def resume_run(
         )
     with locked(home):
         loop = make_loop(config, read_start(home, config.data))
+        warn_if_changed(home, config)
         stored = newest_checkpoint(home, previous)
         if stored is not None:
             loop.restore(stored)
-        for name in ("episodes.jsonl", "timings.jsonl"):
-            keep_episodes(home / name, loop.done)
+        kept = _checked_records(home, loop, {"done": 0} if stored is None else stored.meta, previous)
+        for name, content in kept.items():  # what was recorded after the checkpoint, or in part, is done again
+            if not (home / name).exists() or (home / name).read_bytes() != content:
+                write_atomically(home / name, content)
         for name in ("traces", "checkpoints"):
             (home / name).mkdir(exist_ok=True)
+        if not loop.over:
+            (home / FINAL).unlink(missing_ok=True)
         _go_on(home, loop, on_episode, on_step, logs)
+        _finish(home, loop, on_final)
     return config
+
+
+def _checked_records(home: Path, loop: Loop, meta: dict[str, Any], previous: bool) -> dict[str, bytes]:
+    """The records that belong to a checkpoint; if they are not complete, an error says what can be done."""
+    try:
+        return kept_records(home, loop, meta)
+    except GussError as error:
+        way = "Put the files back from a copy, or run it again from the start with --overwrite"
+        with contextlib.suppress(GussError):  # neither is the checkpoint before of any use
+            before = None if previous else newest_checkpoint(home, previous=True)
+            if before is not None and kept_records(home, loop, before.meta):
+                done = before.meta["done"]
+                way = f"The first {done} episodes are complete: `guss run --resume {home} --previous` continues there"
+        raise GussError(
+            f"the records of {home} are not those of its checkpoint after {meta['done']} episodes: {error}. Nothing "
+            f"was changed. {way}"
+        ) from error
 
 
 def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs: Sequence[str]) -> None:
     """Episodes until the run is over. Records first, then the checkpoint: what was recorded after it is done again."""
+    tallies = {name: Tally(home / name) for name in RECORDS}
     with open_writers(logs, home, loop.config.to_json(), loop.done) as writers:
         while not loop.over:
             first, before = loop.done, loop.steps
             episodes, news, timing = loop.episode(on_step)
             seeds, kept = loop.config.seeds, loop.every_trace
             rows = store_episodes(home, seeds, loop.task, first, news.phase, episodes, timing, before, kept)
-            save_checkpoint(home, loop.done, loop.meta(), loop.state)
+            sums = {name: tally.update() for name, tally in tallies.items()}
+            save_checkpoint(home, loop.done, loop.meta() | {"records": sums}, loop.state)
             writers.episode(rows, timing)
             if on_episode is not None:
                 on_episode(news)
+
+
+def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:
+    """Fit to all episodes and keep the models, unless that is done already."""
+    with contextlib.suppress(GussError):  # a file that cannot be read is made again
+        if not loop.learned or final_models(home, loop.done) is not None:
+            return
+    if on_final is not None:
+        on_final(None)
+    fitted = loop.fit_final()
+    assert fitted is not None
+    if fitted.diverged:
+        warnings.warn(
+            f"the fit after the last episode of {home} diverged (seeds {fitted.diverged}): the models fitted before "
+            f"that episode are kept, and used by `guss eval` and Agent.from_run",
+            GussWarning,
+            stacklevel=3,
+        )
+    meta = loop.meta() | {"report": report_numbers(fitted.report), "diverged": fitted.diverged}
+    checkpoint.save(home / FINAL, "final", meta, loop.learned)
+    if on_final is not None:
+        on_final(fitted)
 
 
 def read_config(home: Path) -> RunConfig:
@@ -180,6 +241,14 @@ def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
             f"{error}. The one before it, after {good.meta['done']} episodes, is good: `guss run --resume {home} "
             f"--previous` goes on from there"
         ) from error
+
+
+def final_models(home: Path, done: int) -> Stored | None:
+    """The models fitted after the last of `done` episodes; None if there are none."""
+    if not (home / FINAL).exists():
+        return None
+    stored = checkpoint.load(home / FINAL, "final")
+    return stored if stored.meta["done"] == done else None
 
 
 def checkpoint_path(home: Path, episodes: int) -> Path:

@@ -1,0 +1,110 @@
+"""Whether a run's records are those that its checkpoint counts: none lost, repeated, out of order or altered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from guss.agent.traces import read_trace
+from guss.errors import GussError
+from guss.runs.loops import Loop
+from guss.runs.records import trace_path
+
+RECORDS = ("episodes.jsonl", "timings.jsonl")
+Place = tuple[int, ...]
+"""What a line is about: (episode, seed), or (episode,) of timings."""
+
+
+class Tally:
+    """Length and checksum of a file that only grows; every byte is read once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.size, self._digest = path, 0, hashlib.sha256()
+
+    def update(self) -> dict[str, Any]:
+        """Count what was added since, and return both as a checkpoint keeps them."""
+        with self.path.open("rb") as file:
+            file.seek(self.size)
+            more = file.read()
+        self.size += len(more)
+        self._digest.update(more)
+        return {"bytes": self.size, "sha256": self._digest.hexdigest()}
+
+
+def kept_records(home: Path, loop: Loop, meta: dict[str, Any]) -> dict[str, bytes]:
+    """The part of each record file that belongs to a checkpoint with this `meta`; later lines are left out.
+
+    Raises GussError if a line or a trace of its episodes is missing, repeated, out of order, unreadable or altered.
+    """
+    done, sums = meta["done"], meta.get("records", {})  # older checkpoints have no sums
+    places: dict[str, list[Place]] = {
+        "episodes.jsonl": [(e, seed) for e in range(done) for seed in loop.config.seeds],
+        "timings.jsonl": [(e,) for e in range(0, done, loop.at_once)],
+    }
+    kept = {name: _kept(home / name, places[name], sums.get(name)) for name in RECORDS}
+    rows = [json.loads(line) for line in kept["episodes.jsonl"].splitlines()]
+    _check_traces(home, [row for row in rows if loop.every_trace or row["episode"] % loop.at_once == 0])
+    return kept
+
+
+def _kept(path: Path, places: Sequence[Place], stored: dict[str, Any] | None) -> bytes:
+    content = path.read_bytes() if path.exists() else b""
+    lines = [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+    found = [_place(line, len(places[0])) for line in lines] if places else []
+    if found[: len(places)] != list(places):
+        raise GussError(f"{path} {_difference(places, found) if path.exists() else 'is missing'}")
+    kept = b"".join(lines[: len(places)])
+    if stored is not None and stored != {"bytes": len(kept), "sha256": hashlib.sha256(kept).hexdigest()}:
+        raise GussError(f"{path} was altered: its checksum is not the one in the checkpoint")
+    return kept
+
+
+def _place(line: bytes, size: int) -> Place | None:
+    """What a line is about; None if it cannot be read."""
+    try:
+        row = json.loads(line)
+        place = tuple(row[name] for name in ("episode", "seed")[:size])
+    except (ValueError, KeyError, TypeError):
+        return None
+    return place if all(isinstance(x, int) for x in place) else None
+
+
+def _difference(places: Sequence[Place], found: Sequence[Place | None]) -> str:
+    """What is wrong with lines that are not those expected."""
+    count = Counter(found)
+    if missing := [place for place in places if place not in count]:
+        broken = [str(number) for number, place in enumerate(found, 1) if place is None]
+        unreadable = f" (line {', '.join(broken[:3])} cannot be read)" if broken else ""
+        return f"has no line of {_named(missing)}{unreadable}"
+    if repeated := [place for place in places if count[place] > 1]:
+        return f"has more than one line of {_named(repeated)}"
+    if None in found[: len(places)]:
+        return f"has a line that cannot be read: line {found.index(None) + 1}"
+    return "has its lines in another order than they were written"
+
+
+def _named(places: Sequence[Place]) -> str:
+    words = [f"episode {place[0]}" + (f" of seed {place[1]}" if len(place) > 1 else "") for place in places]
+    return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+
+
+def _check_traces(home: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Every recorded episode that is kept step by step must be readable, with as many steps as its line says."""
+    problems = []
+    for row in rows:
+        path = trace_path(home, row["seed"], row["episode"])
+        try:
+            steps = len(read_trace(path).obs) if path.exists() else None
+        except GussError as error:
+            problems.append(str(error))
+            continue
+        if steps is None:
+            problems.append(f"the trace {path} is missing")
+        elif steps != row.get("steps", steps):
+            problems.append(f"the trace {path} has {steps} steps, its line in episodes.jsonl says {row['steps']}")
+    if problems:
+        raise GussError("; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else ""))
