@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 
 from guss.agent.hosting import derived_seed, told_costs
 from guss.agent.learner import Batch, told_of
-from guss.agent.traces import Trace
+from guss.agent.traces import Trace, with_costs
 from guss.envs import ENVS
 from guss.envs.adapting import Adapted, as_maker, check_spaces, describe, find_env, no_cost_error
 from guss.errors import GussError
@@ -172,9 +172,16 @@ class Checked:
         """Reward, costs and ends, where a trace has them all; which end was the system's own it does not say."""
         if trace.reward is None or trace.cost is None:
             return None
+        trace = costs_in_order(self.task, trace) if isinstance(trace, Trace) else trace
         width, names = len(self.task.constraints), ", ".join(c.name for c in self.task.constraints)
         reward = self._array(trace.reward, (count,), np.float32, "reward of the trace")
         cost = self._array(trace.cost, (count, width), np.float32, f"cost of the trace (constraints {names})")
+        if (cost < 0).any():
+            row, k = np.argwhere(cost < 0)[0].tolist()
+            raise GussError(
+                f"cost of the trace must be 0 or more (0 is safe), got {cost[row, k]} in row {row}, constraint "
+                f"{self.task.constraints[k].name!r}"
+            )
         ended = trace.terminated if isinstance(trace, Trace) else np.zeros(count, bool)
         return told_of(reward, cost, ended)
 
@@ -191,6 +198,14 @@ class Checked:
             which = f" in dimension {bad[0] if len(bad) == 1 else bad}" if bad else ""
             raise GussError(f"{what} is not finite{which}: {np.array2string(array, threshold=20)}")
         return array
+
+
+def costs_in_order(task: Task, trace: Trace) -> Trace:
+    """The trace with its costs in the order of the task's constraints: by name, where its file names them."""
+    if trace.cost_names is None:
+        return trace
+    names = [constraint.name for constraint in task.constraints]
+    return with_costs(trace, names, f"task {task.name!r}")._replace(cost_names=None)
 
 
 def _range(actions: Actions) -> str:

@@ -160,6 +160,12 @@ def _nowhere(_: Any) -> Array:
     return jnp.zeros((1,))
 
 
+def _cost_names(trace: Trace) -> tuple[str, ...]:
+    if trace.cost is None or trace.cost_names is not None:
+        return trace.cost_names or ("none",)
+    return tuple(f"cost {i}" for i in range(trace.cost.shape[1]))
+
+
 def task_of(trace: Trace) -> Task:
     """What can be said of a system by its data alone: sizes and ranges. Enough for a model, not for planning."""
     action = np.asarray(trace.action, float).reshape(len(trace.action), -1)
@@ -177,7 +183,7 @@ def task_of(trace: Trace) -> Task:
         observations=Observations(low=(-np.inf,) * size, high=(np.inf,) * size),
         actions=ContinuousActions(tuple((low - room).tolist()), tuple((high + room).tolist())),
         reward=_nothing,
-        constraints=(Constraint("none", _nothing),),
+        constraints=[Constraint(name, _nothing) for name in _cost_names(trace)],
         descriptor=_nowhere,
         grid=Grid(low=(0.0,), high=(1.0,), cells=(1,)),
         episode_length=min(length, max(len(trace.obs) // 5, 1)) if len(trace.obs) == length else length,
