@@ -175,9 +175,9 @@ def _find(path: Path, part: str, names: list[str]) -> list[str]:
     named = [name for name in names if part == "cost" and name.startswith("cost_") and name not in numbered]
     if sum(map(bool, (single, numbered, named))) > 1:
         raise GussError(
-            f"{path} has the columns {', '.join([*single, *numbered, *named])}, of more than one kind; a {part} is "
-            f"either {part}, or {part}_0, {part}_1, …{', or cost_<constraint>' * (part == 'cost')}. Say which they "
-            f"are: --columns {part}=NAME,NAME"
+            f"{path} has the columns {', '.join([*single, *numbered, *named])}, of more than one kind; keep {part}, or "
+            f"{part}_0, {part}_1, …{', or cost_<constraint>' * (part == 'cost')}, or say which they are: "
+            f"--columns {part}=NAME,NAME"
         )
     numbered.sort(key=lambda name: int(name.rpartition("_")[2]))
     if [int(name.rpartition("_")[2]) for name in numbered] != list(range(len(numbered))):
