@@ -65,8 +65,8 @@ class Budget:
             raise GussError(f"{self.what} has more than the limit of {self.limit} {self.unit}; {self.advice}")
 
 
-MAX_DATA = Limit("GUSS_MAX_DATA_BYTES", 2 * 2**30, "bytes in memory")
-"""The numbers of all data files that are read together (2 GiB)."""
+MAX_DATA = Limit("GUSS_MAX_DATA_BYTES", 512 * 2**20, "bytes in memory")
+"""The numbers of all data files that are read together (512 MiB): some 60 million. Learning takes several times that."""
 MAX_COLUMNS = Limit("GUSS_MAX_COLUMNS", 4096, "columns")
 """The columns of a table, the arrays of an NPZ file."""
 MAX_PACKED = Limit("GUSS_MAX_PACKED_BYTES", 256 * 2**20, "bytes unpacked")

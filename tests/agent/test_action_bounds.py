@@ -97,10 +97,11 @@ def test_bounds_themselves_are_actions_and_what_is_beyond_them_is_refused(one, o
             checked.action([beyond], "a step")
 
 
-def test_an_agent_takes_back_its_own_actions():
+@pytest.mark.parametrize("method", ["guss", "icem"])
+def test_an_agent_takes_back_its_own_actions(method):
     task = make_task(ContinuousActions((-AWKWARD, 1e-9), (AWKWARD, 3e-9)))
-    agent = Agent(task, method="guss", model="oracle", horizon=3, budget=30, initial_episodes=0)
-    obs = np.zeros(2, np.float32)
+    agent = Agent(task, method=method, model="oracle", horizon=3, budget=60, initial_episodes=0)
+    obs = np.full(2, 1e4, np.float32)  # far out, where policies saturate
     for _ in range(20):
         action = agent.act(obs)
         assert (np.abs(action[0].astype(float)) <= AWKWARD) & (1e-9 <= float(action[1]) <= 3e-9)

@@ -227,7 +227,7 @@ def test_a_limit_holds_for_all_files_together_and_can_be_raised(tmp_path, monkey
         with pytest.raises(GussError, match=f"GUSS_MAX_DATA_BYTES is a number of bytes in memory, .* got '{word}'"):
             read_trace(tmp_path / "0.npz")
     monkeypatch.delenv("GUSS_MAX_DATA_BYTES")
-    assert MAX_DATA.value == 2 * 2**30
+    assert MAX_DATA.value == 512 * MIB
     monkeypatch.setenv("GUSS_MAX_COLUMNS", "4")
     with pytest.raises(GussError, match=r"has more than the limit of 4 columns; .* GUSS_MAX_COLUMNS"):
         read_trace(tmp_path / "0.npz")

@@ -160,7 +160,8 @@ def _parts(path: Path, names: list[str], columns: Columns) -> dict[str, list[str
     if missing := [part for part in ("obs", "action") if not parts[part]]:
         held = ", ".join(sorted(names)[:20]) + ", …" * (len(names) > 20)
         if path.suffix == ".npz":
-            raise GussError(f"the trace {path} has no {', '.join(missing)}; it holds {held or 'nothing'}")
+            lacks = " and no ".join(missing)
+            raise GussError(f"cannot read the trace {path}: it has no {lacks}; it holds {held or 'nothing'}")
         raise GussError(
             f"{path} has the columns {held or '(none)'}; a trace needs obs_0, obs_1, … and action_0, …; "
             f"if they have other names, say which: --columns obs=NAME,NAME action=NAME"
