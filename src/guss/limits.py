@@ -66,7 +66,7 @@ class Budget:
 
 
 MAX_DATA = Limit("GUSS_MAX_DATA_BYTES", 512 * 2**20, "bytes in memory")
-"""The numbers of all data files that are read together (512 MiB): some 60 million. Learning takes several times that."""
+"""The numbers of all data files that are read together (512 MiB); learning takes several times that."""
 MAX_COLUMNS = Limit("GUSS_MAX_COLUMNS", 4096, "columns")
 """The columns of a table, the arrays of an NPZ file."""
 MAX_PACKED = Limit("GUSS_MAX_PACKED_BYTES", 256 * 2**20, "bytes unpacked")
