@@ -16,7 +16,6 @@ import hashlib
 import io
 import json
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from guss.errors import GussError
+from guss.limits import Budget, read_npz, reading
 
 FORMAT, SCHEMA = "guss-checkpoint", 1
 MAX_HEADER = 2**20
@@ -131,9 +131,8 @@ def load(path: Path, kind: str) -> Stored:
         raise GussError(f"the checkpoint {path} is truncated: {len(payload)} of {header.get('bytes')} bytes")
     if _digest(header, payload) != header.get("sha256"):
         raise GussError(f"the checkpoint {path} is damaged: its checksum does not match")
-    try:
-        with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise GussError(f"the checkpoint {path} holds something that is not an array: {error}") from error
+    with reading(f"the checkpoint {path} holds something that is not an array"):
+        # Arrays are stored as they are, not compressed: all together they are no larger than the file.
+        budget = Budget(f"the checkpoint {path}", len(payload), "bytes that its file has", "it was not written by guss")
+        arrays = read_npz(io.BytesIO(payload), budget)
     return Stored(path, header["meta"], arrays)

@@ -167,6 +167,11 @@ class Task(eqx.Module):
         self.reset = None if reset is None else as_function(reset)
         neutral = np.reshape(actions.neutral(), actions.shape)
         self.fallback = jnp.asarray(neutral if fallback is None else fallback, actions.dtype)
+        if self.fallback.shape == actions.shape and not isinstance(self.fallback, jax.core.Tracer):
+            action = np.asarray(self.fallback)
+            if actions.outside(action).any():
+                raise GussError(f"task {name!r}: the fallback action {action.tolist()} is none of {actions}")
+            self.fallback = jnp.asarray(actions.rounded(action))
         self.surroundings = surroundings
         self.policy_inputs = None
         if policy_inputs is not None:

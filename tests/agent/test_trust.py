@@ -113,7 +113,7 @@ class Drifting(gymnasium.Env):
         self.closed += 1
 
 
-@pytest.mark.parametrize("bad", [np.nan, None, np.inf, "1.0", {"a": 1.0}, np.asarray([1.0, 0.0])], ids=repr)
+@pytest.mark.parametrize("bad", [np.nan, None, np.inf, -1.0, "1.0", {"a": 1.0}, np.asarray([1.0, 0.0])], ids=repr)
 def test_a_cost_that_is_no_number_stops_a_run_at_that_step(bad):
     made = []
 

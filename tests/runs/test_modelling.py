@@ -61,6 +61,7 @@ def test_one_fit_from_scratch_is_the_one_of_a_run_that_fits_from_scratch(tmp_pat
     )
     table = tmp_path / "log.csv"
     assert guss_here("export", home, "--out", table, check=0).stdout == f"75 transitions of 3 episodes: {table}\n"
+    assert table.read_text().splitlines()[0].split(",")[8:10] == ["cost_unsafe_angle", "terminated"]
     with pytest.raises(GussError, match="--overwrite replaces it"):
         Export(home, table).run()
     with pytest.raises(GussError, match="unknown seed of the run '8'"):
@@ -118,6 +119,11 @@ def test_data_alone_make_a_model_that_is_judged(stored):
     assert told[0].r2_horizon.shape == (1, 3)
     one = read_trace(stored / "traces" / "seed3-ep0.npz")
     assert task_of(one).episode_length == 5, "one long log comes in pieces, so that one can be kept for judging"
+    costs = np.concatenate([one.cost, one.cost], axis=1)
+    for names, known in ((None, ["cost 0", "cost 1"]), (("b", "a"), ["b", "a"])):
+        several = task_of(one._replace(cost=costs, cost_names=names))
+        assert [constraint.name for constraint in several.constraints] == known
+        log_of_files(one._replace(cost=costs, cost_names=names), several, AgentSettings(), 0)
 
 
 def test_a_run_starts_from_logged_data_and_keeps_them(stored, tmp_path):

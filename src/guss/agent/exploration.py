@@ -37,7 +37,7 @@ def explore(actions: Actions, key: PRNGKeyArray, steps: int, how: str) -> Shaped
 
     _, path = jax.lax.scan(drift, noise[0], noise)
     low, high = actions.bounds()
-    return low[None] + (high - low)[None] * jax.scipy.stats.norm.cdf(path)
+    return jnp.clip(low[None] + (high - low)[None] * jax.scipy.stats.norm.cdf(path), low[None], high[None])
 
 
 @partial(jax.jit, static_argnames=("steps", "how"))

@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 
 from guss.agent.hosting import derived_seed, told_costs
 from guss.agent.learner import Batch, told_of
-from guss.agent.traces import Trace
+from guss.agent.traces import Trace, with_costs
 from guss.envs import ENVS
 from guss.envs.adapting import Adapted, as_maker, check_spaces, describe, find_env, no_cost_error
 from guss.errors import GussError
@@ -121,15 +121,12 @@ class Checked:
         return self._array(value, (self.task.observations.size,), np.float32, f"{name} of {where}")
 
     def action(self, value: Any, where: str) -> np.ndarray:
-        """One action, within its bounds."""
-        actions = self.task.actions
-        array = self._array(value, actions.shape, np.dtype(actions.dtype), f"the action of {where}")
-        low, high = _range(actions)
-        if not ((array >= low - 1e-6) & (array <= high + 1e-6)).all():
-            raise GussError(
-                f"the action of {where} must be between {low.tolist()} and {high.tolist()}, got {array.tolist()}"
-            )
-        return array
+        """One action, within its bounds: what is beyond them by rounding is clipped."""
+        actions, what = self.task.actions, f"the action of {where}"
+        array = self._array(value, actions.shape, np.float64, what)
+        if actions.outside(array).any():
+            raise GussError(f"{what} must be {_range(actions)}, got {array.tolist()}")
+        return actions.rounded(array)
 
     def transition(self, move: Transition, where: str) -> Transition:
         """One transition; the task's functions fill in reward and cost where they are None."""
@@ -155,20 +152,17 @@ class Checked:
         action, shape = np.asarray(trace.action), (count, *actions.shape)
         if action.size == count * math.prod(actions.shape):
             action = action.reshape(shape)  # one column may stand for a plain number, several for an array
-        if actions.dtype == jnp.int32 and not (action == np.round(action)).all():
-            raise GussError(f"actions of task {self.task.name!r} are whole numbers, the trace has others")
-        action = self._array(action, shape, np.dtype(actions.dtype), "action of the trace")
-        low, high = _range(actions)
-        outside = ((action < low - 1e-6) | (action > high + 1e-6)).reshape(count, -1).any(axis=1)
+        action = self._array(action, shape, np.float64, "action of the trace")
+        outside = actions.outside(action).reshape(count, -1).any(axis=1)
         if outside.any():
             row = int(np.argmax(outside))
             raise GussError(
-                f"action of the trace must be between {low.tolist()} and {high.tolist()}, got {action[row].tolist()} "
+                f"action of the trace must be {_range(actions)}, got {action[row].tolist()} "
                 f"in row {row} (and {int(outside.sum()) - 1} more); clip them, or widen the task's actions"
             )
         return Batch(
             obs=self._array(trace.obs, (count, size), np.float32, "obs of the trace"),
-            action=action,
+            action=actions.rounded(action),
             next_obs=self._array(trace.next_obs, (count, size), np.float32, "next_obs of the trace"),
             use=np.asarray(trace.use, bool) if isinstance(trace, Trace) else np.ones(count, bool),
             told=self._told(trace, count),
@@ -176,18 +170,26 @@ class Checked:
 
     def _told(self, trace: Transition | Trace, count: int) -> np.ndarray:
         """Reward, costs and ends; NaN for a reward or cost that the trace does not have."""
+        trace = costs_in_order(self.task, trace) if isinstance(trace, Trace) else trace
         width, names = len(self.task.constraints), ", ".join(c.name for c in self.task.constraints)
         reward, cost = np.full(count, np.nan), np.full((count, width), np.nan)
         if trace.reward is not None:
             reward = self._array(trace.reward, (count,), np.float32, "reward of the trace")
         if trace.cost is not None:
             cost = self._array(trace.cost, (count, width), np.float32, f"cost of the trace (constraints {names})")
+        if (cost < 0).any():
+            row, k = np.argwhere(cost < 0)[0].tolist()
+            raise GussError(
+                f"cost of the trace must be 0 or more (0 is safe), got {cost[row, k]} in row {row}, constraint "
+                f"{self.task.constraints[k].name!r}"
+            )
         ended = trace.terminated if isinstance(trace, Trace) else np.zeros(count, bool)
         return told_of(reward, cost, ended)
 
     def _array(self, value: Any, shape: tuple[int, ...], dtype: Any, what: str) -> np.ndarray:
         try:
-            array = np.asarray(value, dtype)
+            with np.errstate(over="ignore"):  # becomes infinite, which is refused below
+                array = np.asarray(value, dtype)
         except (TypeError, ValueError) as error:
             raise GussError(f"{what} must be numbers of shape {shape}, got {value!r}: {error}") from error
         if array.shape != shape:
@@ -199,8 +201,17 @@ class Checked:
         return array
 
 
-def _range(actions: Actions) -> tuple[np.ndarray, np.ndarray]:
+def costs_in_order(task: Task, trace: Trace) -> Trace:
+    """The trace with its costs in the order of the task's constraints: by name, where its file names them."""
+    if trace.cost_names is None:
+        return trace
+    names = [constraint.name for constraint in task.constraints]
+    return with_costs(trace, names, f"task {task.name!r}")._replace(cost_names=None)
+
+
+def _range(actions: Actions) -> str:
+    """Between which numbers actions are."""
     if isinstance(actions, ContinuousActions):
-        return np.asarray(actions.low), np.asarray(actions.high)
+        return f"between {list(actions.low)} and {list(actions.high)}"
     low, count = (np.asarray(x).reshape(actions.shape) for x in (actions.first, actions.num_values))
-    return low, np.asarray(low + count - 1)
+    return f"whole numbers between {low.tolist()} and {(low + count - 1).tolist()}"

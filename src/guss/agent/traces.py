@@ -7,23 +7,23 @@ write_trace("log.npz", trace)
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import re
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from guss.agent.tables import read_columns, write_columns
 from guss.checkpoint import write_atomically
 from guss.errors import GussError, UnknownNameError
+from guss.limits import MAX_DATA, Budget
 
 FORMATS = (".npz", ".csv", ".parquet")
 VECTORS = ("obs", "action", "next_obs", "cost")
-SCALARS = ("reward", "terminated", "truncated", "skip", "episode", "seed")
+FLAGS = ("terminated", "truncated", "skip")
+SCALARS = ("reward", *FLAGS, "episode", "seed")
 Columns = Mapping[str, Sequence[str]]
 
 
@@ -38,19 +38,46 @@ class Trace(NamedTuple):
     use: np.ndarray  # [N], whether to learn from it
     end: np.ndarray  # [N], whether it is the last of its episode
     terminated: np.ndarray  # [N], whether the system itself ended the episode there
+    cost_names: tuple[str, ...] | None = None  # C constraints, where the file names them; None: by position
 
 
-def join(traces: Iterable[Trace]) -> Trace:
-    """One after another; reward and cost only if all have them."""
-    fields: Any = [
-        None if any(x is None for x in parts) else np.concatenate(parts) for parts in zip(*traces, strict=True)
-    ]
-    return Trace(*fields)
+def join(traces: Sequence[Trace], origins: Sequence[Any] = ()) -> Trace:
+    """One after another; reward and cost only if all have them. `origins`: where each is from, for errors."""
+    origins, first, names = origins or [f"trace {i}" for i in range(len(traces))], traces[0], None
+    for field in Trace._fields[:-1]:
+        shapes = [None if (part := getattr(trace, field)) is None else part.shape[1:] for trace in traces]
+        differ = [i for i, shape in enumerate(shapes) if shape != shapes[0]]
+        if differ and None not in shapes:
+            raise GussError(
+                f"these cannot be joined: {field} has shape {[len(first.obs), *(shapes[0] or ())]} in {origins[0]} and "
+                f"{[len(traces[differ[0]].obs), *(shapes[differ[0]] or ())]} in {origins[differ[0]]}"
+            )
+    if all(trace.cost is not None for trace in traces):
+        names = first.cost_names
+        traces = [with_costs(trace, names, f"{origins[0]}", f"{origins[i]}") for i, trace in enumerate(traces)]
+    columns = zip(*(trace[:-1] for trace in traces), strict=True)
+    fields: Any = [None if any(x is None for x in parts) else np.concatenate(parts) for parts in columns]
+    return Trace(*fields)._replace(cost_names=names)
+
+
+def with_costs(trace: Trace, names: Sequence[str] | None, whose: str, mine: str = "the trace") -> Trace:
+    """The trace with its costs in the order of these names, which are those of `whose`; no names: it has none."""
+    own = trace.cost_names
+    if trace.cost is None or (own is None and names is None):
+        return trace
+    if own is None or names is None or sorted(own) != sorted(names):
+        mine_named, theirs = (", ".join(x) if x else "(none)" for x in (own, names))
+        raise GussError(
+            f"{mine} names the costs {mine_named}, {whose} has {theirs}; they must be the same, in any order. Rename "
+            f"the columns to cost_<constraint>, or list them in the order of the constraints: --columns cost=NAME,NAME"
+        )
+    order = [own.index(name) for name in names]
+    return trace._replace(cost=np.ascontiguousarray(trace.cost[:, order]), cost_names=tuple(names))
 
 
 def _rows(trace: Trace, which: Any) -> Trace:
-    fields: Any = [None if x is None else x[which] for x in trace]
-    return Trace(*fields)
+    fields: Any = [None if x is None else x[which] for x in trace[:-1]]
+    return Trace(*fields)._replace(cost_names=trace.cost_names)
 
 
 def pieces(trace: Trace, longest: int) -> list[Trace]:
@@ -90,141 +117,116 @@ def read_traces(paths: Sequence[str | Path], columns: Columns | None = None) -> 
     files = find_traces(paths)
     if not files:
         raise GussError("no file with logged data was named")
-    return join([read_trace(path, columns) for path in files])
+    budget = MAX_DATA.budget(_several(files))
+    return join([read_trace(path, columns, budget) for path in files], files)
 
 
-def read_trace(path: str | Path, columns: Columns | None = None) -> Trace:
-    """A logged trace. `columns` names a table's columns where they are not called obs_0, action_0 and so on."""
+def _several(files: Sequence[Path]) -> str:
+    return f"the trace {files[0]}" + (f" and {len(files) - 1} more, read together," if len(files) > 1 else "")
+
+
+def read_trace(path: str | Path, columns: Columns | None = None, budget: Budget | None = None) -> Trace:
+    """A logged trace. `columns` names a file's columns where they are not called obs_0, action_0 and so on."""
     path = Path(path)
     if path.suffix not in FORMATS:
         raise GussError(f"a trace is a file that ends in {', '.join(FORMATS)}, got {path}")
-    held = _read_npz(path) if path.suffix == ".npz" else _vectors(path, _read_table(path), columns or {})
-    return _trace(path, held)
+    parts: dict[str, list[str]] = {}
+
+    def pick(names: list[str]) -> list[str]:
+        parts.update(_parts(path, names, columns or {}))
+        return list(itertools.chain(*parts.values()))
+
+    found = read_columns(path, pick, budget or MAX_DATA.budget(_several([path])))
+    held = {part: _part(path, part, [found[name] for name in names]) for part, names in parts.items()}
+    costs = [] if "cost" in (columns or {}) else parts.get("cost", [])
+    named = costs and not re.fullmatch("cost(_[0-9]+)?", costs[0])
+    return _trace(path, held, tuple(name.removeprefix("cost_") for name in costs) if named else None)
 
 
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with path.open("rb") as file:
-            arrays = np.load(file, allow_pickle=False)
-            if isinstance(arrays, np.ndarray):
-                raise ValueError("it holds a single array without a name; write it with numpy.savez(obs=…, action=…)")
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise GussError(f"cannot read the trace {path}: {error}") from error
-
-
-def _read_table(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a table, by name."""
-    if path.suffix == ".csv":
-        return _read_csv(path)
-    parquet = _pyarrow_parquet()
-    try:
-        table = parquet.read_table(path)
-        return {name: np.asarray(table.column(name).to_numpy()) for name in table.column_names}
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
-        raise GussError(f"cannot read the trace {path}: {error}") from error
-
-
-def _pyarrow_parquet() -> Any:
-    try:
-        import pyarrow.parquet
-    except ImportError as error:
-        raise GussError("Parquet files need the extra `parquet`: pip install 'guss[parquet]'") from error
-    return pyarrow.parquet
-
-
-def _read_csv(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = csv.reader(file)
-            header = [name.strip() for name in next(lines, [])]
-            values: list[list[float]] = [[] for _ in header]
-            for line in lines:
-                if line and len(line) != len(header):
-                    raise GussError(
-                        f"{path}, line {lines.line_num}: {len(line)} values, but the first line names {len(header)}"
-                    )
-                for name, column, word in zip(header, values, line, strict=False):
-                    column.append(_number(word, f"{path}, line {lines.line_num}, column {name!r}"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise GussError(f"cannot read the trace {path}: {error}") from error
-    if len(set(header)) != len(header):
-        raise GussError(f"{path}: every column needs a name of its own, got {', '.join(header)}")
-    return {name: np.asarray(column) for name, column in zip(header, values, strict=True)}
-
-
-def _number(word: str, where: str) -> float:
-    truth = {"true": 1.0, "false": 0.0}.get(word.strip().lower())
-    try:
-        return float(word) if truth is None else truth
-    except ValueError as error:
-        raise GussError(f"{where}: expected a number, got {word!r}") from error
-
-
-def _vectors(path: Path, table: dict[str, np.ndarray], columns: Columns) -> dict[str, np.ndarray]:
-    """The arrays that a table's columns make up: those named by `columns`, else obs_0, obs_1, … or a single `obs`."""
-    for name in columns:
-        if name not in (*VECTORS, *SCALARS):
-            raise UnknownNameError("part of a trace", name, (*VECTORS, *SCALARS))
-    held = {}
-    for name in (*VECTORS, *SCALARS):
-        mine = list(columns.get(name, ())) or _numbered(name, table) or [name] * (name in table)
-        for column in mine:
-            if column not in table:
-                raise UnknownNameError(f"column of {path}", column, table)
-        if name in SCALARS and len(mine) > 1:
-            raise GussError(f"{name} is one column, got {', '.join(mine)}")
-        if mine:
-            parts = [table[column] for column in mine]
-            held[name] = parts[0] if name in SCALARS else np.stack(parts, axis=1)
-    if "obs" not in held or "action" not in held:
+def _parts(path: Path, names: list[str], columns: Columns) -> dict[str, list[str]]:
+    """Which columns make up which part of a trace: those named by `columns`, else obs_0, obs_1, … or a single `obs`."""
+    for part in columns:
+        if part not in (*VECTORS, *SCALARS):
+            raise UnknownNameError("part of a trace", part, (*VECTORS, *SCALARS))
+    parts = {part: list(columns.get(part, ())) or _find(path, part, names) for part in (*VECTORS, *SCALARS)}
+    for part, mine in parts.items():
+        for name in mine:
+            if name not in names:
+                raise UnknownNameError(f"column of {path}", name, names)
+        if len(set(mine)) != len(mine) or (part in SCALARS and len(mine) > 1):
+            raise GussError(
+                f"{part} is {'one column' if part in SCALARS else 'columns that differ'}, got {', '.join(mine)}"
+            )
+    if missing := [part for part in ("obs", "action") if not parts[part]]:
+        held = ", ".join(sorted(names)[:20]) + ", …" * (len(names) > 20)
+        if path.suffix == ".npz":
+            lacks = " and no ".join(missing)
+            raise GussError(f"cannot read the trace {path}: it has no {lacks}; it holds {held or 'nothing'}")
         raise GussError(
-            f"{path} has the columns {', '.join(table) or '(none)'}; a trace needs obs_0, obs_1, … and action_0, …; "
+            f"{path} has the columns {held or '(none)'}; a trace needs obs_0, obs_1, … and action_0, …; "
             f"if they have other names, say which: --columns obs=NAME,NAME action=NAME"
         )
-    return held
+    return {part: mine for part, mine in parts.items() if mine}
 
 
-def _numbered(name: str, table: dict[str, np.ndarray]) -> list[str]:
-    """name_0, name_1 and so on, as far as there are any; costs may have names instead of numbers."""
-    found = [column for column in table if re.fullmatch(rf"{name}_\d+", column)]
-    if name == "cost" and not found:
-        return [column for column in table if column.startswith("cost_")]
-    if sorted(int(column.rpartition("_")[2]) for column in found) != list(range(len(found))):
-        raise GussError(f"columns {name}_0, {name}_1, … must count from 0 without a gap, got {', '.join(found)}")
-    return [f"{name}_{i}" for i in range(len(found))]
-
-
-def _trace(path: Path, held: dict[str, np.ndarray]) -> Trace:
-    """Arrays as they were found in a file, as a Trace."""
-    missing = [name for name in ("obs", "action") if name not in held]
-    if missing:
+def _find(path: Path, part: str, names: list[str]) -> list[str]:
+    """A single column `part`, or part_0, part_1 and so on; costs may have names of constraints instead of numbers."""
+    single = [part] * (part in names)
+    numbered = [name for name in names if re.fullmatch(rf"{part}_[0-9]+", name)]
+    named = [name for name in names if part == "cost" and name.startswith("cost_") and name not in numbered]
+    if sum(map(bool, (single, numbered, named))) > 1:
         raise GussError(
-            f"the trace {path} has no {', '.join(missing)}; it holds {', '.join(sorted(held)) or 'nothing'}"
+            f"{path} has the columns {', '.join([*single, *numbered, *named])}, of more than one kind; keep {part}, or "
+            f"{part}_0, {part}_1, …{', or cost_<constraint>' * (part == 'cost')}, or say which they are: "
+            f"--columns {part}=NAME,NAME"
         )
+    numbered.sort(key=lambda name: int(name.rpartition("_")[2]))
+    if [int(name.rpartition("_")[2]) for name in numbered] != list(range(len(numbered))):
+        raise GussError(f"columns {part}_0, {part}_1, … must count from 0 without a gap, got {', '.join(numbered)}")
+    return single or numbered or named
+
+
+def _part(path: Path, part: str, columns: list[np.ndarray]) -> np.ndarray:
+    """One part of a trace from its columns; an NPZ file may hold it as one array."""
+    if len(columns) == 1 and (path.suffix == ".npz" or part in SCALARS):
+        return columns[0]
+    if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
+        shapes = ", ".join(str(column.shape) for column in columns)
+        raise GussError(f"the trace {path}: the columns of {part} must be of one length, got the shapes {shapes}")
+    return np.stack(columns, axis=1)
+
+
+def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] | None) -> Trace:
+    """The parts as they were found in a file, as a Trace."""
     count = len(np.atleast_1d(held["obs"]))
-    for name, value in held.items():
-        if name in (*VECTORS, *SCALARS) and (value.ndim == 0 or len(value) != count):
-            raise GussError(f"the trace {path}: {name} has shape {value.shape}, but obs has {count} rows")
-        if name in (*VECTORS, *SCALARS) and value.dtype.kind not in "fiub":
-            raise GussError(f"the trace {path}: {name} must hold numbers, got {value.dtype}")
     if count == 0:
         raise GussError(f"the trace {path} is empty")
+    for name, value in held.items():
+        if value.dtype.kind not in "fiub":
+            raise GussError(f"the trace {path}: {name} must hold numbers, got {value.dtype}")
+        if value.ndim == 0 or len(value) != count or value.size == 0:
+            raise GussError(f"the trace {path}: {name} has shape {value.shape}, but obs has {count} rows")
+        if name in SCALARS and value.size != count:
+            raise GussError(f"the trace {path}: {name} must have one number a row, got shape {value.shape}")
+        if name == "cost" and cost_names is not None and value.size != count * len(cost_names):
+            raise GussError(f"the trace {path}: cost_{cost_names[0]} must have one number a row, got {value.shape}")
+        if name in SCALARS and name != "reward":
+            held[name] = _marks(path, name, value.reshape(count))
     column = lambda x: x[:, None] if x.ndim == 1 else x  # noqa: E731
     obs, action = column(held["obs"]), held["action"]
     end = np.zeros(count, bool)
     end[-1] = True
     for name in ("terminated", "truncated"):
-        end |= held.get(name, end).astype(bool)
+        end |= held.get(name, end)
     for name in ("episode", "seed"):
         if name in held:
             end[:-1] |= held[name][1:] != held[name][:-1]
-    use = ~held["skip"].astype(bool) if "skip" in held else np.ones(count, bool)
+    use = ~held["skip"] if "skip" in held else np.ones(count, bool)
     reward, cost = held.get("reward"), held.get("cost")
-    stop = held["terminated"].astype(bool) if "terminated" in held else np.zeros(count, bool)
+    stop = held.get("terminated", np.zeros(count, bool))
     if "next_obs" in held:
         told = (reward, None if cost is None else column(cost))
-        return Trace(obs, action, column(held["next_obs"]), *told, use, end, stop)
+        return Trace(obs, action, column(held["next_obs"]), *told, use, end, stop, cost_names)
     # What follows is the next row's observation; an episode's last row has none, so the one before is its last.
     rows = np.flatnonzero(~end)
     if len(rows) == 0:
@@ -234,7 +236,16 @@ def _trace(path: Path, held: dict[str, np.ndarray]) -> Trace:
     pick = lambda x: None if x is None else x[rows]  # noqa: E731
     cost = None if cost is None else column(cost)
     next_rows = (use[rows], end[rows + 1], stop[rows + 1])
-    return Trace(obs[rows], action[rows], obs[rows + 1], pick(reward), pick(cost), *next_rows)
+    return Trace(obs[rows], action[rows], obs[rows + 1], pick(reward), pick(cost), *next_rows, cost_names)
+
+
+def _marks(path: Path, name: str, values: np.ndarray) -> np.ndarray:
+    """What tells episodes apart: numbers that may not be missing; flags are 0 or 1."""
+    wrong = ~np.isfinite(values) if name not in FLAGS else ~np.isin(values, (0, 1))
+    if wrong.any():
+        row, wanted = int(np.argmax(wrong)), "0 or 1 (false or true)" if name in FLAGS else "finite"
+        raise GussError(f"the trace {path}: {name} must be {wanted} in every row, got {values[row]} in row {row}")
+    return values.astype(bool) if name in FLAGS else values
 
 
 # ------------------------------------------------------------------------------------------------------------- writing
@@ -245,26 +256,20 @@ def write_trace(path: str | Path, trace: Trace, **more: np.ndarray) -> None:
     path = Path(path)
     if path.suffix not in FORMATS:
         raise GussError(f"a trace is written to a file that ends in {', '.join(FORMATS)}, got {path}")
-    arrays = {name: value for name, value in trace._asdict().items() if value is not None}
+    fields: Any = zip(Trace._fields[:-1], trace[:-1], strict=True)
+    arrays: dict[str, np.ndarray] = {name: value for name, value in fields if value is not None}
     arrays["skip"], arrays["truncated"] = ~arrays.pop("use"), arrays.pop("end") & ~arrays["terminated"]
-    arrays |= more
-    buffer = io.BytesIO()
-    if path.suffix == ".npz":
-        np.savez_compressed(buffer, **arrays)
-    else:
-        table = dict(_flat(arrays))
-        if path.suffix == ".csv":
-            text = io.StringIO(newline="")
-            rows = csv.writer(text, lineterminator="\n")
-            rows.writerow(table)
-            rows.writerows(zip(*(_words(column) for column in table.values()), strict=True))
-            buffer.write(text.getvalue().encode())
-        else:
-            parquet = _pyarrow_parquet()
-            import pyarrow
+    arrays = dict(_named(arrays, trace.cost_names)) | more
+    write_atomically(path, write_columns(path.suffix, arrays if path.suffix == ".npz" else dict(_flat(arrays))))
 
-            parquet.write_table(pyarrow.table(table), buffer)
-    write_atomically(path, buffer.getvalue())
+
+def _named(arrays: dict[str, np.ndarray], names: Sequence[str] | None) -> Iterable[tuple[str, np.ndarray]]:
+    """Costs by the names of their constraints, where all have one that reads back as a name."""
+    for part, value in arrays.items():
+        if part == "cost" and names is not None and not any(name.isdecimal() for name in names):
+            yield from ((f"cost_{name}", value[:, i]) for i, name in enumerate(names))
+        else:
+            yield part, value
 
 
 def _flat(arrays: dict[str, np.ndarray]) -> Iterable[tuple[str, np.ndarray]]:
@@ -275,12 +280,3 @@ def _flat(arrays: dict[str, np.ndarray]) -> Iterable[tuple[str, np.ndarray]]:
         else:
             flat = value.reshape(len(value), -1)
             yield from ((f"{name}_{i}", flat[:, i]) for i in range(flat.shape[1]))
-
-
-def _words(column: np.ndarray) -> list[str]:
-    """As text that reads back as the very same number."""
-    if column.dtype.kind == "b":
-        return [str(int(x)) for x in column.tolist()]
-    return [
-        np.format_float_positional(x, unique=True, trim="0") if column.dtype.kind == "f" else str(x) for x in column
-    ]

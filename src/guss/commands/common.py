@@ -28,7 +28,8 @@ ColumnNames = Annotated[
     tuple[str, ...],
     arg(
         metavar="PART=NAME,NAME",
-        help="Columns of a CSV or Parquet file that have names of their own: obs=temperature,pressure action=valve.",
+        help="Columns of a data file that have other names: obs=temperature,pressure action=valve. Costs are listed in "
+        "the order of the constraints.",
     ),
 ]
 

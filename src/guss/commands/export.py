@@ -46,5 +46,8 @@ class Export:
         traces = [read_trace(trace_path(self.run_folder, *which)) for which in chosen]
         lengths = [len(trace.obs) for trace in traces]
         seeds, episodes = (np.repeat(np.asarray(column), lengths) for column in zip(*chosen, strict=True))
-        write_trace(self.out, join(traces), seed=seeds, episode=episodes)
+        whole, names = join(traces), tuple(rows[0].get("costs", ()))
+        if whole.cost is not None and whole.cost.shape[1] == len(names):
+            whole = whole._replace(cost_names=names)
+        write_trace(self.out, whole, seed=seeds, episode=episodes)
         print(f"{sum(lengths)} transitions of {len(chosen)} episodes: {self.out}")

@@ -107,7 +107,6 @@ class Run:
     def run(self) -> None:
         """Run, then say what came out and where it is."""
         load_plugins(self.plugin)
-        from guss.agent.traces import read_traces
         from guss.display import RunProgress, make_console, print_run_summary
         from guss.reports.run import summarise_run, write_figures
         from guss.runs.provenance import provenance
@@ -119,7 +118,7 @@ class Run:
             self._check_resume()
             home, config = self.resume, read_config(self.resume)
         else:
-            data = read_traces(self.data, parse_columns(self.columns)) if self.data else None
+            data = self._data() if self.data else None
             config = self._config(self.method, data)
             others = [self._config(method, None) for method in self.against]
         with RunProgress(console, config.episodes, quiet=self.quiet) as progress:
@@ -178,20 +177,36 @@ class Run:
             write_replay(replay, film, last=still, on_step=bar.update)
         return [film, still]
 
+    def _preset(self) -> tuple[dict[str, Any], str]:
+        """The preset, and the environment's name."""
+        from guss.loading import find_preset, load_preset
+
+        preset = load_preset(self.preset) if self.preset else find_preset(self.env or DEFAULT_ENV)
+        return preset, self.env or preset.get("env", DEFAULT_ENV)
+
+    def _data(self) -> Trace:
+        """The logged data to start from, costs in the order of the environment's constraints."""
+        from guss.agent.systems import costs_in_order
+        from guss.agent.traces import read_traces
+        from guss.envs.adapting import find_env
+
+        data = read_traces(self.data, parse_columns(self.columns))
+        how: Any = {"episode_length": self.episode_length, "without_cost": self.without_cost}
+        return costs_in_order(find_env(self._preset()[1], **how).make_task(), data)
+
     def _config(self, method: str, data: Trace | None) -> RunConfig:
         """The run that the flags and the preset ask for; planner settings on the command line are the method's."""
         from guss.agent.settings import PRESET_KEYS
-        from guss.loading import find_preset, load_preset
         from guss.runs.config import config_from, seeds_from
 
         if self.previous:
             raise GussError("--previous says where to go on from: it needs --resume")
-        preset = load_preset(self.preset) if self.preset else find_preset(self.env or DEFAULT_ENV)
+        preset, env = self._preset()
         flags = [name for name in (*PRESET_KEYS, "model") if name != "env"]
         return config_from(
             preset,
             method,
-            self.env or preset.get("env", DEFAULT_ENV),
+            env,
             seeds_from(self.seed, self.seeds),
             data,
             planner=parse_settings(self.set) if method == self.method else {},

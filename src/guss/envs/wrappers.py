@@ -276,8 +276,9 @@ def cost_value(value: Any, where: str = 'info["cost"]') -> float:
     if array.size != 1 or array.dtype.kind not in "fiub":
         raise GussError(f"{where} must be one number, 1 on an unsafe step and 0 elsewhere, got {value!r}")
     number = float(array.reshape(()))
-    if not math.isfinite(number):
-        raise GussError(f"{where} is not finite: {value!r}; a cost is 1 on an unsafe step and 0 elsewhere")
+    if not 0.0 <= number < math.inf:
+        wrong = "is negative" if number < 0.0 else "is not finite"
+        raise GussError(f"{where} {wrong}: {value!r}; a cost is 1 on an unsafe step and 0 elsewhere")
     return number
 
 

@@ -26,6 +26,7 @@ from guss.runs.config import spec_of_run
 from guss.runs.learning import batch_of, capacity_of
 from guss.runs.records import read_lines, read_start, trace_path
 from guss.runs.running import read_config
+from guss.spaces import TINY
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations
 
@@ -161,18 +162,29 @@ def _nowhere(_: Any) -> Array:
     return jnp.zeros((1,))
 
 
+def _cost_names(trace: Trace) -> tuple[str, ...]:
+    if trace.cost is None or trace.cost_names is not None:
+        return trace.cost_names or ()
+    width = trace.cost.shape[1]
+    return ("cost",) if width == 1 else tuple(f"cost {i}" for i in range(width))
+
+
 def task_of(trace: Trace) -> Task:
     """What can be said of a system by its data alone: sizes and ranges. Enough for a model, not for planning."""
     action = np.asarray(trace.action, float).reshape(len(trace.action), -1)
+    if not np.isfinite(action).all():
+        row = int(np.argmin(np.isfinite(action).all(axis=1)))
+        raise GussError(f"action of the trace is not finite in row {row}: {action[row].tolist()}")
     low, high = action.min(axis=0), action.max(axis=0)
-    still = high - low < 1e-6
+    largest = np.maximum(np.abs(low), np.abs(high))
+    still = high - low <= np.maximum(1e-6 * largest, 4 * TINY)  # one value up to rounding: any range around it will do
+    room = np.where(still, np.maximum(largest, 1.0), 0.0)
     length = max(len(piece.obs) for piece in pieces(trace, len(trace.obs)))
-    size, width = trace.obs.shape[1], 0 if trace.cost is None else trace.cost.shape[1]
-    costs = ["cost"] if width == 1 else [f"cost_{i}" for i in range(width)]
+    size, costs = trace.obs.shape[1], _cost_names(trace)
     return Task(
         name=UNKNOWN,
         observations=Observations(low=(-np.inf,) * size, high=(np.inf,) * size),
-        actions=ContinuousActions(tuple((low - still).tolist()), tuple((high + still).tolist())),
+        actions=ContinuousActions(tuple((low - room).tolist()), tuple((high + room).tolist())),
         reward=None if trace.reward is not None else _nothing,
         constraints=[Constraint(name) for name in costs] if costs else [Constraint("none", _nothing)],
         descriptor=_nowhere,

@@ -30,6 +30,7 @@ from guss.agent.hosting import Played
 from guss.agent.traces import Trace, read_trace, write_trace
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
+from guss.limits import MAX_PACKED, read_gzip
 from guss.task import Task
 from guss.types import Transition
 
@@ -84,7 +85,9 @@ def raw_lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
         return [(json.loads(line), line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
     except OSError as error:
         raise GussError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except GussError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise GussError(f"{path} holds a line that is not JSON: {error}") from error
 
 
@@ -98,11 +101,11 @@ def packed_bytes(content: bytes) -> bytes:
 
 def unpacked(path: Path) -> bytes:
     """What a file holds that gzip compressed."""
-    content = path.read_bytes()
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise GussError(f"{path} is damaged, or not compressed by gzip: {error}") from error
+    with path.open("rb") as file:
+        try:
+            return read_gzip(file, MAX_PACKED.budget(str(path)))
+        except (OSError, EOFError, zlib.error) as error:
+            raise GussError(f"{path} is damaged, or not compressed by gzip: {error}") from error
 
 
 def write_packed(path: Path, data: dict[str, Any]) -> None:
@@ -117,7 +120,9 @@ def read_packed(path: Path, what: str, schema: int, names: Sequence[str]) -> dic
         data = json.loads(unpacked(path))
     except OSError as error:
         raise GussError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except GussError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise GussError(f"{path} is not {what}: it holds no JSON ({error})") from error
     if not isinstance(data, dict) or "schema" not in data:
         raise GussError(f"{path} is not {what}: it names no schema")
@@ -147,6 +152,8 @@ def digest_of(data: Trace) -> str:
     told = [part for part in (data.reward, data.cost) if part is not None]
     for part in (data.obs, data.action, data.next_obs, data.use, *told):
         digest.update(f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
+    if data.cost_names is not None:
+        digest.update("\n".join(data.cost_names).encode())
     return digest.hexdigest()
 
 

@@ -12,7 +12,6 @@ import dataclasses
 import json
 import os
 import time
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from jaxtyping import Array, Bool
 from guss.agent.episodes import run_episodes
 from guss.envs.toy import CELLS, PAPER_LAYOUT, ToyLayout, toy_task
 from guss.errors import GussError
+from guss.limits import MAX_DATA, read_npz, reading
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.planners.engine import Monitor
@@ -217,9 +217,7 @@ def load_toy(home: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray
         raise GussError(f"{home} holds no toy experiment that can be read: {error}") from error
     records = {}
     for method in methods:
-        try:
-            with (home / "records" / f"{method}.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                records[method] = dict(arrays)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise GussError(f"the record of {method!r} in {home} cannot be read: {error}") from error
+        what = f"the record of {method!r} in {home}"
+        with reading(f"{what} cannot be read"), (home / "records" / f"{method}.npz").open("rb") as file:
+            records[method] = read_npz(file, MAX_DATA.budget(what))
     return data, records

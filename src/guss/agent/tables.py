@@ -1,0 +1,222 @@
+"""Columns of numbers by name, in NPZ, CSV and Parquet files: all that reading and writing traces knows of formats.
+
+A Parquet file is sealed: right before its footer, where readers do not look, is a SHA-256 of all the rest. Page
+checksums, which other programs verify too, cover no names, types and row counts.
+"""
+
+from __future__ import annotations
+
+import array
+import csv
+import hashlib
+import io
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from guss.errors import GussError
+from guss.limits import CHUNK, MAX_COLUMNS, MAX_LINE, Budget, npz_names, read_npz, reading
+
+Pick = Callable[[list[str]], Iterable[str]]
+"""From the names in a file to those wanted."""
+SEAL = b"guss-sha256:"
+ROWS = 2**16
+"""Rows of a Parquet file that are decoded at a time."""
+
+
+def read_columns(path: Path, pick: Pick, budget: Budget) -> dict[str, np.ndarray]:
+    """The columns that `pick` wants, as they are in the file."""
+    with reading(f"cannot read the trace {path}"):
+        return READERS[path.suffix](path, pick, budget)
+
+
+def write_columns(kind: str, columns: dict[str, np.ndarray]) -> bytes:
+    """A file of that kind (.npz, .csv, .parquet): arrays as they are, or columns [N] of a table."""
+    return WRITERS[kind](columns)
+
+
+def _checked(path: Path, names: Sequence[str]) -> list[str]:
+    MAX_COLUMNS.check(f"the trace {path}", len(names))
+    if len(set(names)) != len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise GussError(f"{path}: every column needs a name of its own, got {', '.join(twice)} more than once")
+    return list(names)
+
+
+# ----------------------------------------------------------------------------------------------------------------- NPZ
+
+
+def _read_npz(path: Path, pick: Pick, budget: Budget) -> dict[str, np.ndarray]:
+    with path.open("rb") as file:
+        if file.read(6) == np.lib.format.MAGIC_PREFIX:
+            raise ValueError("it holds a single array without a name; write it with numpy.savez(obs=…, action=…)")
+        wanted = set(pick(_checked(path, npz_names(file))))
+        return read_npz(file, budget, wanted.__contains__)
+
+
+def _npz_bytes(columns: dict[str, np.ndarray]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **columns)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+# ----------------------------------------------------------------------------------------------------------------- CSV
+
+
+class _Lines:
+    """The lines of a table. A row may take several, if there are quotes; its rest has at most `left` characters."""
+
+    def __init__(self, path: Path, file: io.TextIOBase) -> None:
+        self.path, self.file, self.left = path, file, MAX_LINE
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = self.file.readline(self.left + 1)
+        self.left -= len(line)
+        if self.left < 0:
+            raise GussError(f"{self.path}: a row is longer than {MAX_LINE} characters; is it a table of numbers?")
+        if not line:
+            raise StopIteration
+        return line
+
+
+def _read_csv(path: Path, pick: Pick, budget: Budget) -> dict[str, np.ndarray]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = _Lines(path, file)
+        rows = csv.reader(lines)
+        header = [name.strip() for name in next(rows, [])]
+        names = _checked(path, header)
+        columns = {name: array.array("d") for name in pick(names)}
+        places = [(names.index(name), name, column) for name, column in columns.items()]
+        lines.left = MAX_LINE
+        for row in rows:
+            lines.left = MAX_LINE
+            if row and len(row) != len(header):
+                raise GussError(
+                    f"{path}, line {rows.line_num}: {len(row)} values, but the first line names {len(header)}"
+                )
+            budget.take(8 * len(places) * bool(row))
+            for i, name, column in places if row else ():
+                try:
+                    column.append(float(row[i]))
+                except ValueError:
+                    column.append(_truth(row[i], f"{path}, line {rows.line_num}, column {name!r}"))
+    return {name: np.asarray(column) for name, column in columns.items()}
+
+
+def _truth(word: str, where: str) -> float:
+    truth = {"true": 1.0, "false": 0.0}.get(word.strip().lower())
+    if truth is None:
+        raise GussError(f"{where}: expected a number, got {word[:50]!r}")
+    return truth
+
+
+def _csv_bytes(columns: dict[str, np.ndarray]) -> bytes:
+    text = io.StringIO(newline="")
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(columns)
+    rows.writerows(zip(*(_words(column) for column in columns.values()), strict=True))
+    return text.getvalue().encode()
+
+
+def _words(column: np.ndarray) -> list[str]:
+    """As text that reads back as the very same number."""
+    if column.dtype.kind == "b":
+        return [str(int(x)) for x in column.tolist()]
+    return [
+        np.format_float_positional(x, unique=True, trim="0") if column.dtype.kind == "f" else str(x) for x in column
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------- Parquet
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise GussError("Parquet files need the extra `parquet`: pip install 'guss[parquet]'") from error
+    return pyarrow
+
+
+def _read_parquet(path: Path, pick: Pick, budget: Budget) -> dict[str, np.ndarray]:
+    """Column by column, so that no more than one page of one column is unpacked beyond what is counted."""
+    pyarrow = _pyarrow()
+    _check_seal(path)
+    with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        kinds, count, types = file.schema_arrow, file.metadata.num_rows, pyarrow.types
+        wanted = dict.fromkeys(pick(_checked(path, kinds.names)))
+        for name in wanted:
+            kind = kinds.field(name).type
+            if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)):
+                raise GussError(f"the trace {path}: {name} must hold numbers, got {kind}")
+            budget.take(8 * count)
+        _check_pages(file.metadata, wanted, budget)
+        return {name: _decoded(pyarrow, file, name, count) for name in wanted}
+
+
+def _check_pages(metadata: Any, wanted: Iterable[str], budget: Budget) -> None:
+    """The pages of a column are not larger than all data may be: they may hold more than its rows."""
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        chunks = [group.column(k) for k in range(group.num_columns)]
+        sizes = {chunk.path_in_schema: chunk.total_uncompressed_size for chunk in chunks}
+        if max((sizes.get(name, 0) for name in wanted), default=0) > budget.limit:
+            budget.take(budget.limit + 1)
+
+
+def _decoded(pyarrow: Any, file: Any, name: str, count: int) -> np.ndarray:
+    """One column; missing values become NaN."""
+    parts, found = [], 0
+    for batch in file.iter_batches(ROWS, columns=[name], use_threads=False):
+        found += len(batch)
+        if found > count:
+            break
+        column = batch.column(name)
+        column = column.cast(pyarrow.float64()) if column.null_count else column
+        parts.append(column.to_numpy(zero_copy_only=False))
+    if found != count:
+        raise ValueError(f"it announces {count} rows, column {name!r} has {found} or more")
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _parquet_bytes(columns: dict[str, np.ndarray]) -> bytes:
+    pyarrow, buffer = _pyarrow(), io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), buffer, write_page_checksum=True)
+    content = buffer.getvalue()
+    footer = _footer(content[-8:], len(content))
+    return content[:footer] + SEAL + hashlib.sha256(content).hexdigest().encode() + content[footer:]
+
+
+def _footer(last: bytes, size: int) -> int:
+    """Where the footer of a Parquet file begins; its length is in the `last` 8 bytes."""
+    return size - 8 - int.from_bytes(last[:4], "little")
+
+
+def _check_seal(path: Path) -> None:
+    """A sealed file must be as it was written; one that another program wrote has no seal."""
+    size, length = path.stat().st_size, len(SEAL) + 64
+    with path.open("rb") as file:
+        file.seek(max(size - 8, 0))
+        seal_at = _footer(file.read(8), size) - length
+        if seal_at < 0:
+            return
+        file.seek(seal_at)
+        seal = file.read(length)
+        if not seal.startswith(SEAL):
+            return
+        digest = hashlib.sha256()
+        for start, stop in ((0, seal_at), (seal_at + length, size)):
+            file.seek(start)
+            for at in range(start, stop, CHUNK):
+                digest.update(file.read(min(CHUNK, stop - at)))
+    if digest.hexdigest().encode() != seal[len(SEAL) :]:
+        raise GussError(f"the trace {path} is damaged: its checksum does not match")
+
+
+READERS = {".npz": _read_npz, ".csv": _read_csv, ".parquet": _read_parquet}
+WRITERS = {".npz": _npz_bytes, ".csv": _csv_bytes, ".parquet": _parquet_bytes}

@@ -1,0 +1,236 @@
+"""Spaces: what observations and actions are, and the bounds within which actions lie.
+
+People write bounds in double precision, actions are computed in float32: `float32_bounds` rounds bounds inwards, so
+that an action between the rounded ones is within those that were written, in either precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from guss.errors import GussError
+
+TINY = float(np.finfo(np.float32).tiny)
+"""Compiled programs may round anything smaller to 0."""
+MOST = float(np.finfo(np.float32).max) / 2
+"""The sum of two larger numbers may overflow."""
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Observations are vectors of D numbers; `low` and `high` may be infinite."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _check_bounds("observation", self.low, self.high, finite=False)
+
+    @property
+    def size(self) -> int:
+        """D."""
+        return len(self.low)
+
+
+@dataclass(frozen=True)
+class ContinuousActions:
+    """Actions are vectors of A numbers between `low` and `high`, as Gymnasium's Box."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _check_bounds("action", self.low, self.high, finite=True)
+        float32_bounds(self.low, self.high)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one action."""
+        return (len(self.low),)
+
+    @property
+    def dtype(self) -> Any:
+        """Type of an action's numbers."""
+        return jnp.float32
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs a policy network needs."""
+        return len(self.low)
+
+    def bounds(self) -> tuple[Float[Array, "A"], Float[Array, "A"]]:
+        """`low` and `high` as arrays, rounded inwards."""
+        low, high = float32_bounds(self.low, self.high)
+        return jnp.asarray(low), jnp.asarray(high)
+
+    def outside(self, actions: np.ndarray) -> np.ndarray:
+        """Where numbers of [..., A] are beyond `low` and `high` by more than rounding: a step of float32, and a
+        millionth of the range."""
+        low, high = np.asarray(self.low, np.float64), np.asarray(self.high, np.float64)
+        largest = np.maximum(np.abs(low), np.abs(high)).astype(np.float32)
+        room = np.spacing(largest).astype(np.float64) + 1e-6 * (high - low)
+        return np.asarray(~((actions >= low - room) & (actions <= high + room)))
+
+    def rounded(self, actions: np.ndarray) -> np.ndarray:
+        """Numbers that are not `outside` as actions, clipped to the bounds."""
+        return np.clip(np.asarray(actions, np.float32), *float32_bounds(self.low, self.high))
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "... A"]:
+        """Uniform actions, `shape` of them."""
+        low, high = self.bounds()
+        unit = jax.random.uniform(key, (*shape, *self.shape))
+        return jnp.clip(_along(low, unit) + unit * _along(high - low, unit), _along(low, unit), _along(high, unit))
+
+    def from_outputs(self, outputs: Float[Array, "A"]) -> Float[Array, "A"]:
+        """A policy network's outputs, squashed by tanh onto the bounds."""
+        low, high = self.bounds()
+        return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * jnp.tanh(outputs), low, high)
+
+    def encode(self, action: Float[Array, "A"]) -> Float[Array, "A"]:
+        """The action as numbers a model takes in."""
+        return action
+
+    def neutral(self) -> tuple[float, ...]:
+        """Zero, or the nearest to it within the bounds."""
+        return tuple(np.clip(0.0, *float32_bounds(self.low, self.high)).tolist())
+
+
+@dataclass(frozen=True)
+class DiscreteActions:
+    """Actions are A whole numbers; number i is one of `start[i]`, …, `start[i] + num_values[i] - 1`.
+
+    `scalar`: a single choice that is a number, not a vector of one, as Gymnasium's Discrete; otherwise as its
+    MultiDiscrete. `ordered`: neighbouring values mean neighbouring actions, so a policy has one output per number,
+    rounded to the nearest value; otherwise one output per value, and the largest wins.
+    """
+
+    num_values: tuple[int, ...]
+    start: tuple[int, ...] | None = None
+    scalar: bool = False
+    ordered: bool = False
+
+    def __post_init__(self) -> None:
+        if self.start is None:
+            object.__setattr__(self, "start", (0,) * len(self.num_values))
+        if not self.num_values or min(self.num_values) < 1:
+            raise GussError(f"discrete actions need at least one value in every dimension, got {self.num_values}")
+        if len(self.first) != len(self.num_values):
+            raise GussError(f"start {self.start} and num_values {self.num_values} must have the same length")
+        if self.scalar and len(self.num_values) != 1:
+            raise GussError(f"a scalar action has one dimension, got num_values {self.num_values}")
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The smallest value of each dimension."""
+        assert self.start is not None  # set in __post_init__
+        return self.start
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one action."""
+        return () if self.scalar else (len(self.num_values),)
+
+    @property
+    def dtype(self) -> Any:
+        """Type of an action's numbers."""
+        return jnp.int32
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs a policy network needs."""
+        return len(self.num_values) if self.ordered else sum(self.num_values)
+
+    def outside(self, actions: np.ndarray) -> np.ndarray:
+        """Where numbers of [..., A], or [...] of a scalar action, are none of the values."""
+        first = np.asarray(self.first).reshape(self.shape)
+        last = first + np.asarray(self.num_values).reshape(self.shape) - 1
+        return np.asarray(~((actions >= first) & (actions <= last) & (actions == np.round(actions))))
+
+    def rounded(self, actions: np.ndarray) -> np.ndarray:
+        """Numbers that are not `outside` as actions."""
+        return np.asarray(actions, np.int32)
+
+    def from_indices(self, indices: Int[Array, "... A"]) -> Int[Array, "..."]:
+        """Actions from the positions of their values, 0 first."""
+        actions = indices.astype(jnp.int32) + _along(jnp.asarray(self.first, jnp.int32), indices)
+        return actions[..., 0] if self.scalar else actions
+
+    def to_indices(self, actions: Int[Array, "..."]) -> Int[Array, "... A"]:
+        """Positions of the actions' values, 0 first."""
+        vectors = actions[..., None] if self.scalar else actions
+        return vectors - _along(jnp.asarray(self.first, jnp.int32), vectors)
+
+    def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Int[Array, "..."]:
+        """Uniform actions, `shape` of them."""
+        unit = jax.random.uniform(key, (*shape, len(self.num_values)))  # as good as randint here, and twice as fast
+        counts = _along(jnp.asarray(self.num_values, jnp.float32), unit)
+        return self.from_indices(jnp.minimum(jnp.floor(unit * counts), counts - 1.0).astype(jnp.int32))
+
+    def from_outputs(self, outputs: Float[Array, "O"]) -> Int[Array, "..."]:
+        """A policy network's outputs: rounded if the values are ordered, else the largest wins."""
+        if self.ordered:
+            top = jnp.asarray([n - 1 for n in self.num_values], jnp.float32)
+            return self.from_indices(jnp.rint((jnp.clip(outputs, -1.0, 1.0) + 1.0) * 0.5 * top).astype(jnp.int32))
+        splits = [sum(self.num_values[: i + 1]) for i in range(len(self.num_values) - 1)]
+        return self.from_indices(jnp.stack([jnp.argmax(part) for part in jnp.split(outputs, splits)]))
+
+    def encode(self, action: Int[Array, "..."]) -> Float[Array, "O"]:
+        """The action as numbers a model takes in: ordered values scaled to [−1, 1], others one-hot."""
+        indices = self.to_indices(action)
+        if self.ordered:
+            top = jnp.asarray([max(n - 1, 1) for n in self.num_values], jnp.float32)
+            return 2.0 * indices.astype(jnp.float32) / top - 1.0
+        return jnp.concatenate([jax.nn.one_hot(indices[i], n) for i, n in enumerate(self.num_values)])
+
+    def neutral(self) -> tuple[int, ...]:
+        """Zero, or the nearest to it among the values."""
+        return tuple(min(max(0, s), s + n - 1) for s, n in zip(self.first, self.num_values, strict=True))
+
+
+Actions = ContinuousActions | DiscreteActions
+
+
+def _along(vector: Array, like: Array) -> Array:
+    """`vector` with leading axes of size 1, so that it broadcasts along the last axis of `like`."""
+    return vector.reshape((1,) * (like.ndim - 1) + vector.shape)
+
+
+def _check_bounds(kind: str, low: tuple[float, ...], high: tuple[float, ...], finite: bool) -> None:
+    if len(low) != len(high) or not low:
+        raise GussError(f"{kind} bounds need the same positive length, got {len(low)} low and {len(high)} high")
+    for i, (a, b) in enumerate(zip(low, high, strict=True)):
+        if not a < b or (finite and not (abs(a) < float("inf") and abs(b) < float("inf"))):
+            wanted = "finite with low < high" if finite else "low < high"
+            raise GussError(f"{kind} bounds of dimension {i} must be {wanted}, got [{a}, {b}]")
+
+
+def float32_bounds(low: Sequence[float], high: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the greatest float32 within [low, high], in every dimension: what lies between lies within."""
+    lowest, highest = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    far = np.maximum(np.abs(lowest), np.abs(highest)) > MOST
+    if far.any():
+        i = int(np.argmax(far))
+        raise GussError(f"action bounds of dimension {i} must be within ±{MOST:.3g}, got [{low[i]}, {high[i]}]")
+    least, greatest = _up(lowest), 0.0 - _up(-highest)  # never −0
+    close = greatest - least < TINY
+    if close.any():
+        i = int(np.argmax(close))
+        raise GussError(
+            f"action bounds of dimension {i} are too close for float32, in which actions are computed: "
+            f"[{low[i]!r}, {high[i]!r}]; shift or scale the action, so that its bounds are like [-1, 1]"
+        )
+    return least, greatest
+
+
+def _up(exact: np.ndarray) -> np.ndarray:
+    """The least float32 that is not below; nothing between 0 and ±TINY."""
+    normal = np.where(np.abs(exact) >= TINY, exact, np.where(exact > 0.0, TINY, 0.0))
+    near = normal.astype(np.float32)
+    return np.where(near < normal, np.nextafter(near, np.float32(np.inf)), near)
