@@ -246,6 +246,7 @@ def write_trace(path: str | Path, trace: Trace, **more: np.ndarray) -> None:
     if path.suffix not in FORMATS:
         raise GussError(f"a trace is written to a file that ends in {', '.join(FORMATS)}, got {path}")
     arrays = {name: value for name, value in trace._asdict().items() if value is not None}
+    arrays |= {name: np.asarray(arrays[name], bool) for name in ("use", "end", "terminated")}  # `~1` is −2
     arrays["skip"], arrays["truncated"] = ~arrays.pop("use"), arrays.pop("end") & ~arrays["terminated"]
     arrays |= more
     buffer = io.BytesIO()
