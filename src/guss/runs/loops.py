@@ -15,6 +15,7 @@ from jaxtyping import Array
 from guss.agent.hosting import Fleet, Played, make_fleet
 from guss.checkpoint import Stored
 from guss.errors import GussError
+from guss.programs import release_programs
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.records import per_episode
 from guss.runs.timing import CompileClock
@@ -61,6 +62,7 @@ class Loop:
 
     def __init__(self, config: RunConfig, at_once: int = 1) -> None:
         """`at_once`: episodes of a seed that are played side by side."""
+        release_programs()
         spec = spec_of_run(config)
         self.config, self.view = config, spec.view
         self.task, self.planned = config.tasks(spec.make_task())
