@@ -53,6 +53,7 @@ PEERS := .venv-peers
 bench: $(STAMP) $(PEERS)/.installed
 	@$(BIN)/python benchmarks/run.py --peers $(PEERS)/bin/python $(BENCH)
 
+# The peers' versions are for Python 3.11, and so is the jax that they share with guss (make bench PYTHON=python3.11).
 # mbrl-lib asks for older libraries than it needs: it is installed without them.
 $(PEERS)/.installed: benchmarks/peers/requirements.txt benchmarks/peers/requirements-nodeps.txt
 	@echo "setting up $(PEERS) (once, a few minutes) ..."

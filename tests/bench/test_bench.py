@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import subprocess
 import sys
 import venv
 from dataclasses import asdict
@@ -61,6 +63,28 @@ def test_a_program_given_by_a_relative_path_starts_in_another_folder(tmp_path, m
     worker.turn(1)
     worker.close()
     assert worker.seconds == [str(tmp_path / "peers-env"), str(scripts)], "not the interpreter it was made of"
+
+
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        (
+            "#!/bin/sh\necho 0.0.1\n",
+            r"guss runs with jax [\d.]+, its peers with jax 0\.0\.1: their times would not compare",
+        ),
+        (None, "is not a Python with the peers and their JAX .*No such file"),
+    ],
+)
+def test_peers_with_another_jax_are_not_compared(tmp_path, python, message):
+    fake = tmp_path / "python"
+    if python is not None:
+        fake.write_text(python)
+        fake.chmod(0o755)
+    words = [ROOT / "benchmarks" / "run.py", "--peers", "./python", "--only", "pendulum", "--out", tmp_path / "out"]
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert re.search(message, done.stderr)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_program_that_is_missing_is_reported(tmp_path):
