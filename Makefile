@@ -1,34 +1,50 @@
 # make run: the main job.  make test: the test suite.  Everything lives in .venv, nothing else is touched.
 PYTHON ?= python3
-BIN := .venv/bin
-STAMP := .venv/.installed
+VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
 
-.PHONY: help setup run test test-long bench check clean
+.PHONY: help setup run test test-long test-pythons bench check clean another-python
 help:
-	@echo "make run        set up, learn Safe Pendulum with GuSS (about two minutes), say where the figures are"
-	@echo "make test       set up, run the tests"
-	@echo "make test-long  the full counts, written to results/tests/"
-	@echo "make bench      guss beside its peers (in .venv-peers, 2 GB), written to benchmarks/; about 20 minutes"
-	@echo "make check      lint, format, types, import directions"
-	@echo "make setup      only set up .venv"
+	@echo "make run           set up, learn Safe Pendulum with GuSS (about two minutes), say where the figures are"
+	@echo "make test          set up, run the tests"
+	@echo "make test-pythons  the tests on every supported Python found, with pinned and with newest dependencies"
+	@echo "make test-long     the full counts, written to results/tests/"
+	@echo "make bench         guss beside its peers (in .venv-peers, 2 GB), written to benchmarks/; about 20 minutes"
+	@echo "make check         lint, format, types, import directions"
+	@echo "make setup         only set up .venv"
+	@echo "PYTHON=python3.12 chooses the interpreter, VENV=folder where to install"
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+# If PYTHON is given and .venv was made by another version, it is made again.
+ifneq ($(origin PYTHON),file)
+ifneq ($(shell $(BIN)/python -V 2>/dev/null),$(shell $(PYTHON) -V))
+$(STAMP): another-python
+endif
+endif
+
+$(STAMP): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if (3, 11) <= v < (3, 14) else "guss needs Python 3.11 to 3.13, $(PYTHON) is %d.%d; choose another with: make PYTHON=python3.12" % v[:2])'
-	@echo "setting up .venv (once, about a minute) ..."
-	@$(PYTHON) -m venv --clear .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@echo "setting up $(VENV) (once, about a minute) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(addprefix --constraint ,$(CONSTRAINTS)) --editable '.[dev]'
 	@touch $(STAMP)
 
 run: $(STAMP)
 	@$(BIN)/guss run --preset safe-pendulum-quick --seeds 3 --against random --replay --overwrite --out runs
 
 # Most of the tests' time is compiling; without optimisations, fused loops built the short way, in one piece, it takes a
-# quarter. Long tests run as for users. Tests of one file stay together: they share fixtures and compiled programs.
+# quarter; flags that the installed jaxlib does not have are left out. Long tests run as for users. Tests of one file
+# stay together: they share fixtures and compiled programs.
 QUICK := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 test: $(STAMP)
-	@XLA_FLAGS="$(QUICK)" $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
+	@flags="$$($(BIN)/python tests/xla_flags.py $(QUICK))" && \
+	XLA_FLAGS="$$flags" $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
+
+test-pythons:
+	@$(PYTHON) tests/pythons.py $(PYTHONS)
 
 test-long: $(STAMP)
 	@$(BIN)/python -m pytest -n 2 -m long
@@ -37,6 +53,7 @@ PEERS := .venv-peers
 bench: $(STAMP) $(PEERS)/.installed
 	@$(BIN)/python benchmarks/run.py --peers $(PEERS)/bin/python $(BENCH)
 
+# The peers' versions are for Python 3.11, and so is the jax that they share with guss (make bench PYTHON=python3.11).
 # mbrl-lib asks for older libraries than it needs: it is installed without them.
 $(PEERS)/.installed: benchmarks/peers/requirements.txt benchmarks/peers/requirements-nodeps.txt
 	@echo "setting up $(PEERS) (once, a few minutes) ..."
@@ -52,4 +69,4 @@ check: $(STAMP)
 	@$(BIN)/python -m pytest -q tests/test_imports.py
 
 clean:
-	rm -rf .venv .venv-peers runs
+	rm -rf .venv .venv-peers .venv-3.* runs

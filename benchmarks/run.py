@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import subprocess
 import sys
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,20 @@ def measure_case(name: str, seeds: int, peers_python: str, seconds: float, threa
             worker.close()
 
 
+def check_same_jax(peers_python: str) -> None:
+    """QDax and pyribs compute with the peers' JAX: with another version than ours, times would not compare."""
+    try:
+        say = [peers_python, "-c", "from importlib.metadata import version; print(version('jax'))"]
+        theirs = subprocess.run(say, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"{peers_python} is not a Python with the peers and their JAX ({error}); `make bench` sets one up")
+    if theirs != version("jax"):
+        sys.exit(
+            f"guss runs with jax {version('jax')}, its peers with jax {theirs}: their times would not compare. The "
+            f"peers' versions are for Python 3.11; set up both with it: make bench PYTHON=python3.11"
+        )
+
+
 def main() -> None:
     """Measure, and write after every case, so that little is lost if it is stopped."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -87,6 +103,8 @@ def main() -> None:
         details.write_text(json.dumps(more, indent=1) + "\n")
         (args.out / "table.md").write_text(markdown(rows, more))
 
+    if any(wanted(name) for name in (*PLANS, *FITS)):
+        check_same_jax(args.peers)
     words = ["benchmarks/run.py", *(w for w in sys.argv[1:] if "/" not in w and w not in ("--peers", "--out"))]
     for name in filter(wanted, [*PLANS, *FITS]):
         for seeds in SEEDS if name in PLANS else (1,):

@@ -18,6 +18,8 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 install_import_hook("guss", "typecheck.check")
 
+from guss.programs import release_programs  # noqa: E402
+
 # Most of the tests' time is compiling, and many compile the same: programs are kept until the session ends, also for
 # the commands that tests run. Every worker has a folder of its own, because jax writes these files in place.
 COMPILED = tempfile.TemporaryDirectory(prefix="guss-compiled-", ignore_cleanup_errors=True)
@@ -29,6 +31,13 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
 settings.register_profile("guss", max_examples=60, **COMMON)
 settings.load_profile("guss")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs_within_limits():
+    """Each file compiles hundreds of programs, and a process may keep only so many."""
+    yield
+    release_programs()
 
 
 def pytest_unconfigure():

@@ -12,7 +12,7 @@ SOURCE = ROOT / "src" / "guss"
 LAYERS = [
     {"errors"},
     {"spaces", "limits"},
-    {"types", "registry", "loading", "checkpoint"},
+    {"types", "registry", "loading", "checkpoint", "programs"},
     {"constraint"},
     {"task"},
     {"risk", "envs", "models"},

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from guss.agent.agent import Agent
 from guss.agent.systems import Checked, costs_in_order
-from guss.agent.traces import FORMATS, find_traces, join, pieces, read_trace, read_traces, write_trace
+from guss.agent.traces import FORMATS, Trace, find_traces, join, pieces, read_trace, read_traces, write_trace
 from guss.commands.run import Run
 from guss.constraint import Constraint
 from guss.envs import make_task
@@ -50,6 +50,19 @@ def test_what_was_written_is_read_bit_by_bit(tmp_path_factory, ending, lengths, 
     assert [len(piece.obs) for piece in pieces(copy, 100)] == lengths
     assert [len(piece.obs) for piece in pieces(copy, 2)] == [n for k in lengths for n in [2] * (k // 2) + [1] * (k % 2)]
     np.testing.assert_array_equal(join(pieces(copy, 3)).obs, copy.obs)
+
+
+def test_flags_are_written_as_booleans_whatever_they_came_as(tmp_path):
+    obs, flags = np.zeros((2, 1), np.float32), [np.asarray(values) for values in ([1, 0], [0, 1], [0, 1])]
+    write_trace(tmp_path / "log.npz", Trace(obs, obs, obs, None, None, *flags))
+    with np.load(tmp_path / "log.npz") as file:
+        held = {name: file[name] for name in ("terminated", "truncated", "skip")}
+    assert {value.dtype for value in held.values()} == {np.dtype(bool)}
+    assert {name: value.tolist() for name, value in held.items()} == {
+        "terminated": [False, True],
+        "truncated": [False, False],
+        "skip": [False, True],
+    }
 
 
 def test_a_plain_log_without_what_follows_is_enough(tmp_path):

@@ -1,7 +1,11 @@
 """The benchmarks' own parts: the clock, the cases, growth, and what is committed of them."""
 
 import json
+import os
+import re
+import subprocess
 import sys
+import venv
 from dataclasses import asdict
 from pathlib import Path
 
@@ -43,6 +47,49 @@ def test_a_worker_that_fails_is_told(capfd):
     with pytest.raises(GussError, match="ended with exit code 1: its errors are above"):
         Worker([sys.executable, "-c", "raise SystemExit('no such library')"], threads=1)
     assert "no such library" in capfd.readouterr().err
+
+
+def test_a_program_given_by_a_relative_path_starts_in_another_folder(tmp_path, monkeypatch):
+    """As `make bench` starts the peers: their environment's Python, in the folder of their scripts."""
+    venv.create(tmp_path / "peers-env", with_pip=False)
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "peer.py").write_text(
+        "import json, os, sys\nprint(json.dumps({'first_seconds': 0.0}), flush=True)\n"
+        "sys.stdin.readline()\nprint(json.dumps([sys.prefix, os.getcwd()]), flush=True)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    worker = Worker([os.path.join("peers-env", "bin", "python"), "peer.py"], threads=1, cwd=str(scripts))
+    worker.turn(1)
+    worker.close()
+    assert worker.seconds == [str(tmp_path / "peers-env"), str(scripts)], "not the interpreter it was made of"
+
+
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        (
+            "#!/bin/sh\necho 0.0.1\n",
+            r"guss runs with jax [\d.]+, its peers with jax 0\.0\.1: their times would not compare",
+        ),
+        (None, "is not a Python with the peers and their JAX .*No such file"),
+    ],
+)
+def test_peers_with_another_jax_are_not_compared(tmp_path, python, message):
+    fake = tmp_path / "python"
+    if python is not None:
+        fake.write_text(python)
+        fake.chmod(0o755)
+    words = [ROOT / "benchmarks" / "run.py", "--peers", "./python", "--only", "pendulum", "--out", tmp_path / "out"]
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert re.search(message, done.stderr)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_program_that_is_missing_is_reported(tmp_path):
+    with pytest.raises(GussError, match=r"cannot start .*/no-env/bin/python peer\.py: No such file"):
+        Worker([str(tmp_path / "no-env" / "bin" / "python"), "peer.py"], threads=1)
 
 
 def test_a_worker_has_the_threads_it_was_given():

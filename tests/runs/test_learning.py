@@ -75,6 +75,7 @@ def test_a_run_leaves_the_records_of_the_design(tmp_path):
         with (home / "traces" / f"seed{row['seed']}-ep{row['episode']}.npz").open("rb") as file:
             trace = dict(np.load(file))
         assert set(trace) == {"obs", "action", "reward", "cost", "next_obs", "terminated", "truncated", "skip"}
+        assert {trace[name].dtype for name in ("terminated", "truncated", "skip")} == {np.dtype(bool)}
         assert trace["obs"].shape == (25, 3)
         np.testing.assert_array_equal(trace["obs"][1:], trace["next_obs"][:-1])
         assert math.isclose(row["mean_reward"], trace["reward"].mean(dtype=float))

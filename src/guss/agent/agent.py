@@ -37,6 +37,7 @@ from guss.models.examples import Knowledge
 from guss.models.judging import FitReport, plain
 from guss.planners import make_planner
 from guss.planners.engine import Diagnostics, Plan, plan_one
+from guss.programs import release_programs
 from guss.task import Task
 from guss.types import Model, Planner, Transition
 
@@ -84,6 +85,7 @@ class Agent:
         `planner`, `net` and `fit` as dicts; what is not given comes from the preset of that name in experiments/, or
         the defaults.
         """
+        release_programs()
         known, self.env = resolve(system, task)
         logged = [trace if isinstance(trace, tuple) else read_traces([trace]) for trace in traces]
         if logged:
@@ -218,8 +220,7 @@ class Agent:
     def remember(self, trace: Transition | Trace, use: np.ndarray | None = None) -> None:
         """Learn from a batch of logged transitions, arrays [N, …]; reward and cost are not needed."""
         rows = self.checked.batch(trace)
-        if use is not None:
-            rows = rows._replace(use=np.asarray(use, bool))
+        rows = rows._replace(use=np.asarray(rows.use if use is None else use, bool))
         if rows.use.shape != (len(rows.obs),):
             raise GussError(f"`use` says for each of the {len(rows.obs)} transitions, got shape {rows.use.shape}")
         self.learner.add(jax.tree.map(lambda x: x[None], rows))
@@ -393,7 +394,7 @@ class Agent:
         stack: Any = lambda name: np.stack([getattr(move, name) for move, _ in self._steps])  # noqa: E731
         reward, cost = stack("reward"), stack("cost")
         ended = np.arange(len(reward)) == (len(reward) - 1 if self._terminated else -1)
-        use = np.asarray([use for _, use in self._steps])
+        use = np.asarray([use for _, use in self._steps], bool)
         rows = (stack("obs"), stack("action"), stack("next_obs"), use, told_of(reward, cost, ended))
         batch = Batch(*(x[None] for x in rows))
         model: dict[str, Any] = {}

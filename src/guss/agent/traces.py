@@ -258,6 +258,7 @@ def write_trace(path: str | Path, trace: Trace, **more: np.ndarray) -> None:
         raise GussError(f"a trace is written to a file that ends in {', '.join(FORMATS)}, got {path}")
     fields: Any = zip(Trace._fields[:-1], trace[:-1], strict=True)
     arrays: dict[str, np.ndarray] = {name: value for name, value in fields if value is not None}
+    arrays |= {name: np.asarray(arrays[name], bool) for name in ("use", "end", "terminated")}  # `~1` is −2
     arrays["skip"], arrays["truncated"] = ~arrays.pop("use"), arrays.pop("end") & ~arrays["terminated"]
     arrays = dict(_named(arrays, trace.cost_names)) | more
     write_atomically(path, write_columns(path.suffix, arrays if path.suffix == ".npz" else dict(_flat(arrays))))

@@ -44,15 +44,24 @@ def in_words(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 class Worker:
-    """A process that does its work when told to (`guss.bench.worker`)."""
+    """A process that does its work when told to (`guss.bench.worker`).
+
+    `command`: a relative path of the program is relative to the current folder, also if the process runs in `cwd`.
+    """
 
     def __init__(self, command: Sequence[str], threads: int, cwd: str | None = None) -> None:
         many = str(threads)
         env = os.environ | {"NPROC": many, "OMP_NUM_THREADS": many, "BENCH_THREADS": many}
-        self.command = list(command)
-        self.process = subprocess.Popen(
-            self.command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        program, *words = command
+        if os.path.dirname(program):  # a path; without symbolic links followed: a virtual environment's Python is one
+            program = os.path.abspath(program)
+        self.command = [program, *words]
+        try:
+            self.process = subprocess.Popen(
+                self.command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        except OSError as error:
+            raise GussError(f"cannot start {' '.join(self.command)}: {error.strerror}") from error
         self.seconds: list[float] = []
         self.first_seconds = float(self._hear()["first_seconds"])
 

@@ -17,6 +17,7 @@ from guss.agent.storing import check_signature, signature, stored_signature
 from guss.checkpoint import Stored
 from guss.errors import GussError
 from guss.models.judging import FitReport
+from guss.programs import release_programs
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.records import per_episode
 from guss.runs.timing import CompileClock
@@ -75,6 +76,7 @@ class Loop:
 
     def __init__(self, config: RunConfig, at_once: int = 1) -> None:
         """`at_once`: episodes of a seed that are played side by side."""
+        release_programs()
         spec = spec_of_run(config)
         self.config, self.view, self.at_once = config, spec.view, at_once
         self.task, self.planned = config.tasks(spec.make_task())

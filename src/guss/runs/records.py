@@ -221,8 +221,9 @@ def _trace_bytes(played: Played, row: int) -> bytes:
     steps = int(played.length[row])
     mine = {name: np.asarray(value)[:steps, row] for name, value in played.moves._asdict().items()}
     last = np.arange(steps) == steps - 1
-    ended = bool(played.terminated[row])
-    flags = {"terminated": last & ended, "truncated": last & ~ended, "skip": ~played.use[:steps, row]}
+    ended = np.asarray(played.terminated, bool)[row]
+    used = np.asarray(played.use, bool)[:steps, row]
+    flags = {"terminated": last & ended, "truncated": last & ~ended, "skip": ~used}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **mine, **flags)  # type: ignore[arg-type]
     return buffer.getvalue()
