@@ -113,7 +113,7 @@ class RunProgress:
 
     def episode(self, news: Any) -> None:
         """An episode is over."""
-        error = "" if news.model_r2 is None else f"  model R² {_figure(news.model_r2)}"
+        error = "" if news.model_r2 is None else f"  model R² {figure_text(news.model_r2)}"
         policy = news.phase == "policy"
         fit, plan = ("learn", "act") if policy else ("fit", "plan")
         times = f"{fit} {news.seconds_fit:.1f} s  {plan} {news.seconds_plan:.1f} s"
@@ -226,33 +226,6 @@ def print_evaluation(console: Console, summary: dict[str, Any], file: Path) -> N
     console.print(f"  {file}", highlight=False, soft_wrap=True)
 
 
-class FitProgress:
-    """A line per fit on a terminal or elsewhere; nothing if quiet."""
-
-    def __init__(self, console: Console, text: str, quiet: bool) -> None:
-        self._console, self._quiet = console, quiet
-        self._status = console.status(text)
-
-    def fitted(self, news: Any) -> None:
-        """One fit is over."""
-        if not self._quiet:
-            ahead = "" if news.r2_horizon is None else f"  R² at the horizon {_figure(news.r2_horizon.mean())}"
-            self._console.print(
-                f"{news.episodes} episodes, {news.rows} transitions: R² {_figure(news.report.r2.mean())}"
-                f"{ahead}  NLL {_figure(news.report.nll.mean(), 2)}  {news.seconds:.1f} s",
-                highlight=False,
-                soft_wrap=True,
-            )
-
-    def __enter__(self) -> FitProgress:
-        if not self._quiet:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._status.stop()
-
-
 class PackProgress:
     """Which run is being packed, on a terminal; nothing elsewhere."""
 
@@ -297,63 +270,9 @@ def print_packed(console: Console, packed: list[Any]) -> None:
     console.print(f"  {packed[0].folder.parent}", highlight=False, soft_wrap=True)
 
 
-WEAK_R2 = 0.9
-FEW_HELD_OUT = 2
-
-
-def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> None:
-    """How good a model is, dimension by dimension, and what to think of it."""
-    seeds = len(summary["seeds"])
-    table = Table(
-        title=f"{summary['model']} of {summary['task']}: {summary['rows']} steps of {summary['episodes']} episodes"
-        + (f", mean of {seeds} seeds" if seeds > 1 else ""),
-        title_justify="left",
-    )
-    far = f"R², {summary['horizon']} steps ahead"
-    for column in ("dimension", "R², 1 step", far, "KS distance"):
-        table.add_column(column, justify="right")
-    ahead = summary["r2_horizon"]
-    weak_one = lambda x: x is not None and x < WEAK_R2  # noqa: E731
-    show = lambda x: f"[red]{x:.4f}[/]" if weak_one(x) else _figure(x)  # noqa: E731
-    for i, (r2, ks) in enumerate(zip(summary["r2"], summary["ks"], strict=True)):
-        table.add_row(str(i), show(r2), "–" if ahead is None else show(ahead[i]), _figure(ks, 3))
-    console.print(table)
-    _print_outcomes(console, summary)
-    about = f"R² (1 is perfect) and KS (0 is calibrated) on {summary['held_out_rows']} transitions that were held out"
-    about += "." if ahead is None else f"; {summary['horizon']} steps ahead on an episode that was not learned from."
-    console.print(f"[dim]{about} NLL {_figure(summary['nll'], 2)}.[/]")
-    if summary["held_out_rows"] < FEW_HELD_OUT:
-        console.print("[red]Not evaluated[/]: too few transitions were held out; bring more data.")
-    weak = [str(i) for i, r2 in enumerate(ahead or summary["r2"]) if weak_one(r2)]
-    if weak:
-        console.print(
-            f"[red]Weak in dimension {', '.join(weak)}[/]: more or other data, a larger net, a shorter horizon; or "
-            f"something that matters is not observed (a speed?)."
-        )
-    for file in files:
-        console.print(f"  {file}", highlight=False, soft_wrap=True)
-
-
-def _figure(value: Any, digits: int = 4) -> str:
+def figure_text(value: Any, digits: int = 4) -> str:
     """A number, or a dash where it is not known."""
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
-
-
-def _print_outcomes(console: Console, summary: dict[str, Any]) -> None:
-    """How good the learned reward, costs and end of episodes are, and what the data do not show."""
-    outcomes = summary["outcomes"]
-    if outcomes:
-        table = Table(title="Learned beside the dynamics, on the same held-out transitions", title_justify="left")
-        for column in ("", "R²", "log loss", "calibration error", "recall", "examples"):
-            table.add_column(column, justify="right" if column else "left")
-        for name, each in outcomes.items():
-            count = "–" if each.get("examples") is None else f"{each['examples']:g}"
-            figures = (_figure(each.get(key)) for key in ("r2", "log_loss", "calibration", "recall"))
-            table.add_row(name, *figures, count)
-        console.print(table)
-    for each in summary["unsafe_examples"].values():
-        style = "yellow" if each["warning"] else "dim"
-        console.print(Text(each["warning"] or each["text"], style=style), soft_wrap=True)
 
 
 def print_bench(console: Console, record: dict[str, Any]) -> None:

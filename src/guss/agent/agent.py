@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from guss import checkpoint
 from guss.agent.episodes import run_episodes, with_model_inputs
 from guss.agent.exploration import explore, explore_episodes
+from guss.agent.history import Episode, batch_of_steps, episode_of, model_measures
 from guss.agent.hosting import Played, hard_violations
-from guss.agent.learner import Batch, Learner, diverged, divergence_error, told_of
+from guss.agent.learner import Learner, diverged, divergence_error
 from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from, settings_from_json
 from guss.agent.storing import check_signature, report_from, report_numbers, signature, stored_signature
 from guss.agent.systems import Checked, HostSystem, check_finite, resolve
@@ -34,31 +35,12 @@ from guss.checkpoint import Stored
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.loading import find_preset
 from guss.models.examples import Knowledge
-from guss.models.judging import FitReport, plain
+from guss.models.judging import FitReport
 from guss.planners import make_planner
 from guss.planners.engine import Diagnostics, Plan, plan_one
 from guss.programs import release_programs
 from guss.task import Task
 from guss.types import Model, Planner, Transition
-
-
-@dataclass(frozen=True)
-class Episode:
-    """What one episode came to."""
-
-    episode: int
-    phase: str
-    """random, initial_policy or plan."""
-    steps: int
-    mean_reward: float
-    unsafe_pct: float
-    """Share of steps with any soft constraint violated."""
-    hard_stop: bool = False
-    """Whether it ended because a hard limit was violated."""
-    model: dict[str, Any] = field(default_factory=dict)
-    """How good the model was on held-out data: nll, r2, ks; r2_horizon on this very episode."""
-    fit_seconds: float = 0.0
-    plan_seconds: float = 0.0
 
 
 class Agent:
@@ -106,7 +88,6 @@ class Agent:
         self.checked = Checked(self.task)
         self.history: list[Episode] = []
         self.last_plan: Diagnostics | None = None
-        """What the last plan was worth."""
         self._report: FitReport | None = None
         self._knowledge = Knowledge()
         self._fitted_rows = -1  # how many rows the model was last fitted to
@@ -145,10 +126,10 @@ class Agent:
         planning margin is kept, `save` stores the change. A cost that the environment reports itself (`info["cost"]`)
         stays as the environment computes it: then only plans change.
         """
-        constraints = {c.name: c for c in self._task.constraints}
-        if name not in constraints:
-            raise UnknownNameError(f"constraint of task {self._task.name!r}", name, constraints)
-        if "cost" in self.settings.learned and not constraints[name].learned:
+        known = {c.name: c for c in self._task.constraints}
+        if name not in known:
+            raise UnknownNameError(f"constraint of task {self._task.name!r}", name, known)
+        if "cost" in self.settings.learned and not known[name].learned:
             raise GussError(
                 f"the cost of constraint {name!r} is learned from data (learned={self.settings.learned}), so plans do "
                 f"not use its parameters; leave `cost` out of `learned` to plan with them"
@@ -390,35 +371,14 @@ class Agent:
         self._memory = self.planner.first_memory()
 
     def _close(self) -> None:
-        """The episode is over: judge the model by it, keep its transitions, write down what it came to."""
-        stack: Any = lambda name: np.stack([getattr(move, name) for move, _ in self._steps])  # noqa: E731
-        reward, cost = stack("reward"), stack("cost")
-        ended = np.arange(len(reward)) == (len(reward) - 1 if self._terminated else -1)
-        use = np.asarray([use for _, use in self._steps], bool)
-        rows = (stack("obs"), stack("action"), stack("next_obs"), use, told_of(reward, cost, ended))
-        batch = Batch(*(x[None] for x in rows))
+        """The episode is over: evaluate the model on it, keep its transitions, write down what it came to."""
+        batch = batch_of_steps(self._steps, self._terminated)
         model: dict[str, Any] = {}
         if self.phase == "plan" and self._report is not None:
-            ahead = self.learner.ahead(batch)
-            measures = {name: getattr(self._report, name) for name in ("nll", "r2", "ks")}
-            measures |= {} if ahead is None else {"r2_horizon": ahead[0]}
-            measures |= {} if self._report.outcome is None else self._report.outcome._asdict()
-            model = {name: plain(value) for name, value in measures.items()}
+            model = model_measures(self._report, self.learner.ahead(batch))
         self.learner.add(batch)
-        soft = np.asarray(self.task.soft, bool)
-        self.history.append(
-            Episode(
-                episode=self.episode,
-                phase=self.phase,
-                steps=len(self._steps),
-                mean_reward=float(reward.mean(dtype=np.float64)),
-                unsafe_pct=100.0 * float(np.any(cost[:, soft] > 0, axis=1).mean()),
-                hard_stop=bool(hard_violations(self.task, cost).any()),
-                model=model,
-                fit_seconds=self._fit_seconds,
-                plan_seconds=self._plan_seconds,
-            )
-        )
+        seconds = (self._fit_seconds, self._plan_seconds)
+        self.history.append(episode_of(self.task, self._steps, self.episode, self.phase, model, *seconds))
         self._begin()
 
     def _random_actions(self, block: int) -> np.ndarray:

@@ -64,7 +64,8 @@ class Fit:
     def run(self) -> None:
         """Fit, judge, keep."""
         load_plugins(self.plugin)
-        from guss.display import FitProgress, make_console, print_fit
+        from guss.commands.fit_display import FitProgress, print_fit
+        from guss.display import make_console
         from guss.reports.model import summarise_fit
         from guss.runs.modelling import UNKNOWN, fit_log, save_models
         from guss.runs.provenance import provenance

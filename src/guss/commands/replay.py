@@ -36,7 +36,8 @@ class Replay:
     def run(self) -> None:
         """Plan the episode again and draw it."""
         load_plugins(self.plugin)
-        from guss.display import EpisodeBar, FitProgress, make_console
+        from guss.commands.fit_display import FitProgress
+        from guss.display import EpisodeBar, make_console
         from guss.reports.replay import write_replay
         from guss.runs.replaying import Replay as Stored
 

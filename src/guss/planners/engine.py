@@ -1,8 +1,8 @@
 """The engine: one compiled propose → roll out → update loop that all planners share.
 
-    plan(planner, model, task, obs, key)        a whole plan, one compiled program
-    plan_within(..., seconds)                   as many generations as fit a deadline, in compiled chunks
-    begin, advance, conclude                    the parts of both, for callers with a loop of their own
+plan(planner, model, task, obs, key)        a whole plan, one compiled program
+plan_within(..., seconds)                   as many generations as fit a deadline, in compiled chunks
+begin, advance, conclude                    the parts of both, for callers with a loop of their own
 
 Everything is written for one state; `jax.vmap` it at the edge for many.
 """
@@ -139,12 +139,9 @@ def judge(particles: Particles, task: Task, rollout: Rollout) -> Judged:
     """Every particle's trajectory [P, H, …] as its model sees it; the descriptor is their mean, [B]."""
     each = jax.vmap(lambda model, one: model.judge(task, one), (particles.axis, 0))(particles.model, rollout)
     if task.unknown_unsafe:
-        far = unfamiliar(particles, rollout)
-        if far is None:
-            raise GussError(
-                f"unknown_unsafe needs a model that knows which states are far from its data; "
-                f"{type(particles.model).__name__} does not (see Model.unfamiliar)"
-            )
+        if (far := unfamiliar(particles, rollout)) is None:
+            name = type(particles.model).__name__
+            raise GussError(f"unknown_unsafe needs a model that knows which states are far from its data, not {name}")
         each = each._replace(cost=jnp.maximum(each.cost, far[..., None]))
     return each._replace(descriptor=jnp.mean(each.descriptor, axis=0))
 
@@ -159,12 +156,9 @@ def score(planner: Planner, particles: Particles, task: Task, rollout: Rollout) 
     """Reward, cost and cell of one plan, from its predicted trajectories [P, H, …]."""
     rewards, costs, descriptor = judge(particles, task, rollout)
     reward = jnp.mean(jnp.sum(rewards, axis=1))
-    finite = (
-        jnp.all(jnp.isfinite(rollout.next_obs))
-        & jnp.all(jnp.isfinite(costs))
-        & jnp.all(jnp.isfinite(descriptor))
-        & jnp.isfinite(reward)
-    )
+    finite = jnp.isfinite(reward)
+    for part in (rollout.next_obs, costs, descriptor):
+        finite &= jnp.all(jnp.isfinite(part))
     hard, cost = risk.plan_cost(task, costs, planner.over_particles)
     cell, outside = task.grid.cell(descriptor)
     return risk.make_scores(hard, cost, reward, cell, finite, outside)

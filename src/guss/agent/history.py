@@ -1,0 +1,76 @@
+"""Finished episodes of an agent: what each came to, and its transitions as a learner takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from guss.agent.hosting import hard_violations
+from guss.agent.learner import Batch, told_of
+from guss.models.judging import FitReport, plain
+from guss.task import Task
+from guss.types import Transition
+
+Steps = Sequence[tuple[Transition, bool]]
+"""Transitions in order, and whether to learn from each."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What one episode came to."""
+
+    episode: int
+    phase: str
+    """random, initial_policy or plan."""
+    steps: int
+    mean_reward: float
+    unsafe_pct: float
+    """Share of steps with any soft constraint violated."""
+    hard_stop: bool = False
+    """Whether it ended because a hard limit was violated."""
+    model: dict[str, Any] = field(default_factory=dict)
+    """How good the model was on held-out data: nll, r2, ks; r2_horizon on this very episode."""
+    fit_seconds: float = 0.0
+    plan_seconds: float = 0.0
+
+
+def _stacked(steps: Steps, name: str) -> np.ndarray:
+    return np.stack([getattr(move, name) for move, _ in steps])
+
+
+def batch_of_steps(steps: Steps, terminated: bool) -> Batch:
+    """A finished episode as a learner takes it, one seed; `terminated`: the system ended it itself."""
+    parts = {name: _stacked(steps, name) for name in Transition._fields}
+    last = len(steps) - 1 if terminated else -1
+    told = told_of(parts["reward"], parts["cost"], np.arange(len(steps)) == last)
+    use = np.asarray([use for _, use in steps], bool)
+    return Batch(*(x[None] for x in (parts["obs"], parts["action"], parts["next_obs"], use, told)))
+
+
+def model_measures(report: FitReport, ahead: np.ndarray | None) -> dict[str, Any]:
+    """How good the model was that planned an episode: on held-out data, and at the horizon on the episode itself."""
+    measures = {name: getattr(report, name) for name in ("nll", "r2", "ks")}
+    measures |= {} if ahead is None else {"r2_horizon": ahead[0]}
+    measures |= {} if report.outcome is None else report.outcome._asdict()
+    return {name: plain(value) for name, value in measures.items()}
+
+
+def episode_of(
+    task: Task, steps: Steps, number: int, phase: str, model: dict[str, Any], fit_seconds: float, plan_seconds: float
+) -> Episode:
+    """What an episode came to."""
+    reward, cost = _stacked(steps, "reward"), _stacked(steps, "cost")
+    return Episode(
+        episode=number,
+        phase=phase,
+        steps=len(steps),
+        mean_reward=float(reward.mean(dtype=np.float64)),
+        unsafe_pct=100.0 * float(np.any(cost[:, np.asarray(task.soft, bool)] > 0, axis=1).mean()),
+        hard_stop=bool(hard_violations(task, cost).any()),
+        model=model,
+        fit_seconds=fit_seconds,
+        plan_seconds=plan_seconds,
+    )
