@@ -105,4 +105,5 @@ def test_a_run_warns_once_of_unsafe_examples_on_one_side_only(tmp_path):
     assert "plans take that side for safe" in news[1].warnings[0]
     counts = [row["unsafe_examples"]["cost"] for row in read_lines(home / "timings.jsonl") if "unsafe_examples" in row]
     assert len(counts) == 2
-    assert all(count > 10 for each in counts for count in each)
+    assert all(count > 0 for each in counts for count in each)
+    assert sum(counts[1]) > sum(counts[0])
