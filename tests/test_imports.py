@@ -11,6 +11,7 @@ SOURCE = ROOT / "src" / "guss"
 # Each layer may import itself and what stands before it; within one layer, packages do not import each other.
 LAYERS = [
     {"errors"},
+    {"usercode"},
     {"types", "registry", "loading", "checkpoint"},
     {"constraint"},
     {"task"},

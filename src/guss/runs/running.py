@@ -14,9 +14,11 @@ from guss.agent.traces import Trace
 from guss.checkpoint import Stored
 from guss.errors import GussError
 from guss.runs.config import RunConfig
+from guss.runs.facts import KEY, facts_of
 from guss.runs.learning import PlanningLoop
 from guss.runs.locking import locked
 from guss.runs.loops import EpisodeNews, Loop
+from guss.runs.maps import keep_maps
 from guss.runs.policies import PolicyLoop
 from guss.runs.records import (
     SCHEMA,
@@ -77,7 +79,8 @@ def run_one(
         for name in ("episodes.jsonl", "timings.jsonl"):
             (home / name).write_bytes(b"")
         write_start(home, data)
-        write_json(home / "config.json", {"schema": SCHEMA, "config": config.to_json(), "provenance": origin})
+        stored = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config)}
+        write_json(home / "config.json", stored)
         _go_on(home, loop, on_episode, on_step, logs)
     return home
 
@@ -123,6 +126,7 @@ def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs:
             writers.episode(rows, timing)
             if on_episode is not None:
                 on_episode(news)
+    keep_maps(home, loop.view)
 
 
 def read_config(home: Path) -> RunConfig:
