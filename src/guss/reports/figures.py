@@ -14,7 +14,7 @@ from guss.envs import ENVS
 from guss.reports.escaping import plot_text
 from guss.reports.gathering import Record
 from guss.reports.paper import paper_figures, paper_methods
-from guss.reports.style import label_of_env, legend_columns, new_figure, style_of
+from guss.reports.style import folded, label_of_env, legend_columns, new_figure, style_of
 from guss.reports.table import Row, section_of
 from guss.runs.facts import bundled_method
 
@@ -79,7 +79,8 @@ def _label(axes: Any, x: np.ndarray, y: np.ndarray, texts: list[str], colours: l
     """Names in a column on the right, in the points' order from below, a thin line from each to its point."""
     low, high = axes.get_ylim()
     order = np.argsort(y, kind="stable")
-    wanted, apart = (y[order] - low) / (high - low), min(0.075, 1.0 / len(texts))
+    lines = max(text.count("\n") for text in texts) + 1
+    wanted, apart = (y[order] - low) / (high - low), min(0.075 * lines, 1.0 / len(texts))
     heights = wanted.copy()
     for k in range(1, len(heights)):  # upwards, far enough from the one below
         heights[k] = max(heights[k], heights[k - 1] + apart)
@@ -184,7 +185,9 @@ def draw_states(maps: Mapped) -> Any:
                                  vmin=-4, vmax=1, interpolation="nearest", zorder=2)  # fmt: skip
             panel.set(xlim=view[0], ylim=view[1])
             if row == 0:
-                panel.set_title(f"{_folded(record.label)}\n{100 * found['covered'][-1]:.0f} % of the map", fontsize=8)
+                panel.set_title(
+                    f"{folded(record.label, 22)}\n{100 * found['covered'][-1]:.0f} % of the map", fontsize=8
+                )
             elif not cells.any():
                 panel.text(0.5, 0.5, "none", transform=panel.transAxes, ha="center", fontsize=8, color="#555555")
             if j == count - 1:
@@ -192,7 +195,7 @@ def draw_states(maps: Mapped) -> Any:
                 bar.ax.set_yticklabels(["0.0001 %", "0.01 %", "1 %"], fontsize=7)
                 bar.set_label("of all steps", fontsize=7)
     for row, name in enumerate(("all steps", "unsafe steps")):
-        axes[row][0].set_ylabel(f"{name}\n{plot_text(first['labels'][1])}", fontsize=8)
+        axes[row][0].set_ylabel(f"{name}\n{folded(first['labels'][1], 44)}", fontsize=8)
     for panel in axes.ravel():
         panel.tick_params(labelsize=7)
     figure.supxlabel(plot_text(first["labels"][0]), fontsize=8)
@@ -210,13 +213,6 @@ def _rectangle(x0: float, x1: float, y0: float, y1: float) -> Any:
     from matplotlib.patches import Rectangle
 
     return Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor=ZONE, lw=0, zorder=1)
-
-
-def _folded(label: str) -> str:
-    """A label over a narrow panel: what a row differs by, below its name."""
-    import textwrap
-
-    return "\n".join(plot_text(line) for line in textwrap.wrap(label, 22, max_lines=4, placeholder=" …"))
 
 
 def draw_coverage(maps: Mapped) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from guss.envs import ENVS
 from guss.errors import GussError
-from guss.reports.identity import name_envs, name_rows, same_settings, seeds_text
+from guss.reports.identity import in_numbers, name_envs, name_rows, same_settings, seeds_text
 from guss.reports.paper import paper_methods
 from guss.reports.style import distinct_styles, label_of, label_of_env
 from guss.runs.facts import Facts, MethodKind, bundled_env, bundled_method, read_stored
@@ -175,21 +175,25 @@ def env_labels(records: list[Record]) -> dict[str, str]:
 def identified(records: list[Record], labels: dict[str, str] | None = None) -> list[Record]:
     """Runs that are shown together, each with its key, label and style; those of an environment measured alike.
 
-    `labels`: of environments, where others are shown beside these.
+    They stay in their order, but for settings of one method: horizon 3 comes before horizon 10. `labels`: of
+    environments, where others are shown beside these.
     """
     labels = labels or env_labels(records)
-    found: dict[Path, Record] = {}
+    found: list[Record] = []
     for env in dict.fromkeys(record.env for record in records):
         mine = [record for record in records if record.env == env]
+        methods = list(dict.fromkeys(record.method for record in mine))
         measures = [measure_of(env, record.episodes, record.facts) for record in mine]
         measure = "return" if "return" in measures else "mean_reward"
         names = name_rows([record.config for record in mine], [record.name for record in mine])
-        styles = distinct_styles([record.method for record in mine], [name.label for name in names])
-        for record, name, style in zip(mine, names, styles, strict=True):
-            found[record.home] = replace(
-                record, measure=measure, env_label=labels[env], key=name.key, label=name.label, style=style
-            )
-    return [found[record.home] for record in records]
+        rows = sorted(
+            zip(mine, names, strict=True), key=lambda row: (methods.index(row[0].method), in_numbers(row[1].label))
+        )
+        styles = distinct_styles([record.method for record, _ in rows], [name.label for _, name in rows])
+        for (record, name), style in zip(rows, styles, strict=True):
+            named = replace(record, measure=measure, env_label=labels[env], key=name.key, label=name.label)
+            found.append(replace(named, style=style))
+    return found
 
 
 @no_user_code("a report")
@@ -242,14 +246,14 @@ def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]
         if rival is not record:
             best[key] = max(rival, record, key=weight)
             dropped.append((key, min(rival, record, key=weight)))
-    shown = dict(zip(best, identified(list(best.values()), labels), strict=True))
+    shown = identified(list(best.values()), labels)
     for key, other in dropped:
-        mine = shown[key]
+        mine = next(record for record in shown if record.home == best[key].home)
         notes.append(
             f"{mine.who}: several runs with the same settings; {mine.name} is shown (most episodes, or made last), "
             f"{other.name} is not."
         )
-    return list(shown.values())
+    return shown
 
 
 def _unknown(records: list[Record]) -> list[str]:

@@ -7,6 +7,7 @@ others, as in "GuSS (horizon 10)".
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -111,6 +112,12 @@ def _distinct(names: Sequence[str], runs: Sequence[str]) -> list[str]:
         count_up = (f"{name} #{n}" for n in range(2, len(told) + 2))
         found.append(name if name not in found else next(each for each in count_up if each not in found))
     return found
+
+
+def in_numbers(label: str) -> list[tuple[bool, float, str]]:
+    """To sort labels by: numbers in them count as numbers."""
+    parts = re.split(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)", label)
+    return [(i % 2 == 1, float(part) if i % 2 else 0.0, "" if i % 2 else part) for i, part in enumerate(parts)]
 
 
 def name_envs(labels: dict[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import zlib
 from collections.abc import Sequence
 from itertools import product
@@ -72,7 +73,7 @@ def distinct_styles(methods: Sequence[str], labels: Sequence[str]) -> list[dict[
     styles = []
     for i, (method, label) in enumerate(zip(methods, labels, strict=True)):
         look = _free_look(first[method], taken) if method in methods[:i] else {}
-        styles.append(first[method] | look | {"label": plot_text(label, 2 * LONGEST)})
+        styles.append(first[method] | look | {"label": folded(label, 36)})
     return styles
 
 
@@ -111,9 +112,15 @@ def new_canvas(width: float, height: float, dpi: int) -> Any:
     return plt.figure(figsize=(width, height), dpi=dpi, layout="constrained")
 
 
+def folded(label: str, width: int) -> str:
+    """A label in a figure, in up to four lines of so many characters."""
+    lines = textwrap.wrap(one_line(label), width, max_lines=4, placeholder=" …") or [""]
+    return "\n".join(plot_text(line) for line in lines)
+
+
 def legend_columns(labels: Sequence[str], most: int) -> int:
     """Columns of a legend below a figure: at most so many, fewer where labels are long, its rows equally full."""
-    longest = max((len(label) for label in labels), default=1)
+    longest = max((len(line) for label in labels for line in label.split("\n")), default=1)
     most = most if longest <= 20 else max(1, min(most, 110 // (longest + 8)))
     return math.ceil(len(labels) / math.ceil(len(labels) / most))
 
