@@ -94,7 +94,7 @@ def test_a_table_is_run_reported_and_not_run_twice(table1, monkeypatch):
     lines = process.stderr.splitlines()
     assert lines[0].startswith("1/2 safe-pendulum random: episode 1/12, reward -")
     assert any(line.startswith("2/2 safe-pendulum rs: episode 12/12, reward -") and "took" in line for line in lines)
-    for word in ("safe-pendulum", "random", "rs", "MAR", "unsafe %", "report/report.html"):
+    for word in ("Safe Pendulum", "Random", "RS", "MAR", "unsafe %", "report/report.html"):
         assert word in process.stdout
     out = Path("runs/reproduce-quick")
     random, rs = sorted(out.glob("safe-pendulum-*"))
@@ -155,7 +155,7 @@ def test_what_fails_is_told_at_the_end_and_the_rest_is_reported(table1, tmp_path
         in process.stderr
     )
     assert "Traceback" not in process.stderr
-    assert "rs" in process.stdout
+    assert "RS" in process.stdout
     assert calls[-1][0] == "report"
     (home / "checkpoints" / "ep000001.ckpt").unlink()
     with locked(home):

@@ -236,11 +236,11 @@ class PackProgress:
     def start(self, name: str) -> None:
         """The next run."""
         self._done, self._name = self._done + 1, f"{name} ({self._done + 1}/{self._count})"
-        self._status.update(self._name)
+        self._status.update(Text(self._name))
 
     def step(self, done: int, count: int) -> None:
         """So many steps of its film are over."""
-        self._status.update(f"{self._name}: planning for its film, step {done}/{count}")
+        self._status.update(Text(f"{self._name}: planning for its film, step {done}/{count}"))
 
     def __enter__(self) -> PackProgress:
         if not self._quiet:
@@ -262,12 +262,12 @@ def print_packed(console: Console, packed: list[Any]) -> None:
         sizes["records"] = sum(size for name, size in each.files.items() if name.endswith(".jsonl.gz"))
         names = ("records", "maps.json.gz", "film.json.gz", "all")
         shown = (f"{sizes[name] / 1000:.1f} kB" if name in sizes else "–" for name in names)
-        table.add_row(each.folder.name, str(each.episodes), *shown)
+        table.add_row(Text(each.folder.name), str(each.episodes), *shown)
     console.print(table)
     for each in packed:
         for text in each.missing:
-            console.print(f"[dim]{each.folder.name}: {text}[/]", highlight=False, soft_wrap=True)
-    console.print(f"  {packed[0].folder.parent}", highlight=False, soft_wrap=True)
+            console.print(Text(f"{each.folder.name}: {text}", style="dim"), soft_wrap=True)
+    console.print(Text(f"  {packed[0].folder.parent}"), soft_wrap=True)
 
 
 def figure_text(value: Any, digits: int = 4) -> str:

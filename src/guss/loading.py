@@ -12,10 +12,15 @@ from types import ModuleType
 from typing import Any
 
 from guss.errors import GussError, UnknownNameError
+from guss.usercode import check_user_code
+
+PLUGINS: list[str] = []
+"""What `--plugin` has imported in this process."""
 
 
 def load_module(name: str) -> ModuleType:
     """Import `package.module`, or a file `path/to/file.py`; modules of the current folder are found too."""
+    check_user_code(f"the module {name!r}")
     if name.endswith(".py"):
         path = Path(name).resolve()
         if not path.is_file():

@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
 from guss.errors import GussError, UnknownNameError
+from guss.usercode import user_code_allowed
 
 T = TypeVar("T")
 
@@ -29,16 +30,24 @@ class Entry(Generic[T]):
     paper: str
     origin: str
 
+    @property
+    def bundled(self) -> bool:
+        """Whether it is part of guss."""
+        return self.origin.partition(".")[0] == "guss"
+
 
 class Registry(Generic[T]):
-    """A table of names. `modules` are imported, and entry points of `group` loaded, when first looked at."""
+    """A table of names. `modules` are imported, and entry points of `group` loaded, when first looked at.
+
+    Where code of others must not run (`guss.usercode`), it holds what is bundled alone.
+    """
 
     def __init__(self, kind: str, group: str, modules: tuple[str, ...]) -> None:
         self.kind = kind
         self._group = group
         self._modules = modules
         self._entries: dict[str, Entry[T]] = {}
-        self._loaded = False
+        self._loaded = self._extended = False
 
     def add(self, name: str, item: T, *, summary: str, paper: str = "", origin: str | None = None) -> None:
         """Register `item`; a name can be taken once (the same item again is fine, as when a module is reloaded)."""
@@ -60,15 +69,23 @@ class Registry(Generic[T]):
 
         return decorate
 
-    def _load(self) -> None:
-        if self._loaded:
-            return
-        self._loaded = True
-        for module in self._modules:
-            importlib.import_module(module)
-        order = {module: place for place, module in enumerate(self._modules)}  # whoever imported them first
-        ours = sorted(self._entries.items(), key=lambda item: order.get(item[1].origin, len(order)))
-        self._entries = dict(ours)
+    def _load(self) -> dict[str, Entry[T]]:
+        """What is known here."""
+        if not self._loaded:
+            self._loaded = True
+            for module in self._modules:
+                importlib.import_module(module)
+            order = {module: place for place, module in enumerate(self._modules)}  # whoever imported them first
+            ours = sorted(self._entries.items(), key=lambda item: order.get(item[1].origin, len(order)))
+            self._entries = dict(ours)
+        if not user_code_allowed():
+            return {name: entry for name, entry in self._entries.items() if entry.bundled}
+        if not self._extended:
+            self._extended = True
+            self._load_entry_points()
+        return self._entries
+
+    def _load_entry_points(self) -> None:
         for point in entry_points(group=self._group):
             try:
                 item = point.load()
@@ -82,14 +99,13 @@ class Registry(Generic[T]):
                 self.add(point.name, item, summary=first_line)
 
     def __getitem__(self, name: str) -> Entry[T]:
-        self._load()
-        if name not in self._entries:
-            raise UnknownNameError(self.kind, name, self._entries)
-        return self._entries[name]
+        known = self._load()
+        if name not in known:
+            raise UnknownNameError(self.kind, name, known)
+        return known[name]
 
     def __iter__(self) -> Iterator[Entry[T]]:
-        self._load()
-        return iter(list(self._entries.values()))
+        return iter(list(self._load().values()))
 
     def names(self) -> list[str]:
         """All names, in the order they were registered."""

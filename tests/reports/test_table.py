@@ -65,7 +65,8 @@ def test_every_form_of_the_table_tells_the_same(folder):
     assert (plain["guss"]["seeds"], plain["guss"]["episodes"]) == (3, 4)
     assert plain["guss"]["paper"]["mar"] == paper_figures("safe-pendulum", "guss")["mar"]
     assert plain["random"]["mrcp_ksteps"] == [None, None]
-    latex = to_latex({"safe-pendulum": rows, "my_own.py:make_env": rows[:1]})
+    store(folder / "other", "my_own.py:make_env", "guss")
+    latex = to_latex({"safe-pendulum": rows, "my_own.py:make_env": rows_of(gather(folder / "other").records)})
     assert latex.count("{") == latex.count("}")
     assert r"$\boldsymbol{-2.000 \pm 0.475}$ & \textcolor{gray}{$-2.2 \pm 0.16$}" in latex
     assert all(
@@ -89,7 +90,7 @@ def test_tests_are_corrected_and_told_from_either_side(folder):
     lines = against_table(rows, tests, "guss")
     assert next(line for line in lines if line.startswith("| S-RS")).startswith("| S-RS | 1.000 |")
     assert next(line for line in lines if line.startswith("| RS")).startswith("| RS | −1.000 |")
-    told = " ".join(verdict_of("safe-pendulum", rows, tests))
+    told = " ".join(verdict_of(rows, tests))
     assert "GuSS has the highest mean reward: −2.000" in told
     assert "S-RS has the fewest unsafe steps: 0.100" in told
 
@@ -122,7 +123,7 @@ def test_what_is_missing_partial_or_mixed_is_told_and_the_rest_is_used(tmp_path)
         "Safe Pendulum, GuSS: 2 of 50 episodes were run",
         "GuSS: seed 3 has 2 of 3 episodes",
         "S-RS: no timings.jsonl",
-        "RS: several runs; safe-pendulum-rs-new is shown",
+        "RS: several runs with the same settings; safe-pendulum-rs-new is shown",
         "CEM: in 4 episodes the environment failed",
         "has no finished episode yet",
         "is not JSON",
@@ -141,7 +142,7 @@ def test_what_is_missing_partial_or_mixed_is_told_and_the_rest_is_used(tmp_path)
     assert str(tmp_path) not in told
     tests = compare(found.records)
     assert all(t["p"] is None for t in tests if "s-rs" in (t["a"], t["b"])), "one seed"
-    assert "one seed only, too few to tell" in " ".join(verdict_of("safe-pendulum", rows_of(found.records), tests))
+    assert "one seed only, too few to tell" in " ".join(verdict_of(rows_of(found.records), tests))
     assert "| – |" in "\n".join(against_table(rows_of(found.records), tests, "guss"))
 
 
@@ -150,7 +151,7 @@ def test_a_method_that_is_not_known_here_has_its_row_too(tmp_path):
     found = gather(tmp_path)
     (only,) = rows_of(found.records)
     assert (only.section, only.safe, only.plan_ms) == ("for comparison", False, None)
-    assert verdict_of("mine.py:make_env", [only], []) == ["There is no safe method among these runs."]
+    assert verdict_of([only], []) == ["There is no safe method among these runs."]
     assert "| of-a-plugin | 1 × 4 |" in "\n".join(main_table([only]))
 
 

@@ -282,8 +282,8 @@ def test_steps_are_counted_by_cells(acted):
     assert (found["seeds"], found["episodes"], found["numbers"]) == (2, 2, [0, 1])
 
 
-def test_maps_are_kept_and_read_back(planned, tmp_path):
-    home = shutil.copytree(planned, tmp_path / "run")
+def test_maps_are_kept_and_read_back(acted, tmp_path):
+    home = shutil.copytree(acted, tmp_path / "run")
     made = read_maps(home)
     assert not (home / "maps.json.gz").exists()
     assert write_maps(home) == made
@@ -292,10 +292,20 @@ def test_maps_are_kept_and_read_back(planned, tmp_path):
     assert make_maps(home) is None
     (home / "maps.json.gz").unlink()
     assert read_maps(home) is None
-    assert len(made["covered"]) == 4
+    assert len(made["covered"]) == 2
     assert np.diff(made["covered"]).min() >= 0
     assert 0 < made["covered"][0] <= 1
+    assert sum(n for _, _, n in made["visited"]) == 2 * 2 * 200
+
+
+def test_a_map_that_only_its_environment_can_make_is_stored_when_the_run_ends(planned, tmp_path):
+    home = shutil.copytree(planned, tmp_path / "run")
+    made = read_maps(home)
+    assert (made["labels"][0], made["numbers"]) == ("angle from upright [°]", [0, 1, 2, 3])
     assert sum(n for _, _, n in made["visited"]) == 4 * 2 * 25
+    (home / "maps.json.gz").unlink()
+    with pytest.raises(GussError, match="'shown-pendulum' is computed by its own code, which is not imported here"):
+        read_maps(home)
 
 
 def test_an_environment_without_a_view_is_mapped_by_its_first_observations(tmp_path):
@@ -326,7 +336,7 @@ def test_what_is_beyond_the_limits_is_not_on_the_map():
 def test_a_packed_run_says_the_same_of_itself(planned, tmp_path, guss_here):
     home = shutil.copytree(planned, tmp_path / "runs" / planned.name)
     write_json(home / "eval.json", {"mean_reward": [1.0, None]})
-    told = guss_here("pack", "runs", "--out", "small", "--json", check=0)
+    told = guss_here("pack", "runs", "--out", "small", "--replay", "--json", check=0)
     (row,) = json.loads(told.stdout)
     small = tmp_path / "small" / home.name
     assert row["folder"] == f"small/{home.name}"
@@ -341,7 +351,7 @@ def test_a_packed_run_says_the_same_of_itself(planned, tmp_path, guss_here):
     for name in ("episodes.jsonl", "timings.jsonl"):
         assert gzip.decompress((small / f"{name}.gz").read_bytes()) == (home / name).read_bytes()
     assert read_film(small) == make_film(home)
-    assert read_maps(small) == make_maps(home)
+    assert read_maps(small) == read_maps(home)
     before = {path.name: path.read_bytes() for path in small.iterdir()}
     again = guss_here("pack", small, "--out", "smaller", check=0)
     assert f"{home.name} │        4" in again.stdout
@@ -351,10 +361,14 @@ def test_a_packed_run_says_the_same_of_itself(planned, tmp_path, guss_here):
 def test_what_cannot_be_made_is_told(planned, tmp_path, guss_here):
     home = learned_copy(planned, tmp_path / "runs" / planned.name)
     shutil.rmtree(home / "checkpoints")
-    told = guss_here("pack", home, "--out", "a", check=0)
+    told = guss_here("pack", home, "--out", "z", check=0)
+    assert "no film: it takes code that is not part of guss" in told.stdout
+    assert "--plugin imports code" in guss_here("pack", home, "--out", "z", "--plugin", "x", check=2).stderr
+    told = guss_here("pack", home, "--out", "a", "--replay", check=0)
     assert "no film: it has no checkpoint of an episode whose traces are there" in told.stdout
     shutil.rmtree(home / "traces")
-    told = guss_here("pack", home, "--out", "b", check=0)
+    (home / "maps.json.gz").unlink()
+    told = guss_here("pack", home, "--out", "b", "--replay", check=0)
     assert "no film: it has no traces" in told.stdout
     assert "no maps: it has no traces" in told.stdout
     told = guss_here("pack", home, "--out", "c", "--no-film", "--quiet", check=0)
@@ -370,11 +384,12 @@ def test_a_run_under_way_is_packed_as_far_as_it_is(planned, tmp_path):
     path = home / "episodes.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:-1]) + lines[-1][:20])  # the last seed's line of episode 3 is being written
-    packed = pack_run(home, tmp_path / "small")
+    (home / "maps.json.gz").unlink()  # which is written at the end
+    packed = pack_run(home, tmp_path / "small", replay=True)
     assert packed.episodes == 3
     assert gzip.decompress((packed.folder / "episodes.jsonl.gz").read_bytes()).decode() == "".join(lines[:6])
     assert [row["episode"] for row in read_lines(packed.folder / "timings.jsonl")] == [0, 1, 2]
-    assert read_maps(packed.folder)["numbers"] == [0, 1, 2]
+    assert [text.partition(":")[0] for text in packed.missing] == ["no maps"]
     assert read_film(packed.folder)["episode"] == 2
     assert (home / "lock").exists()
     path.write_text("".join(lines))
@@ -396,8 +411,8 @@ def test_the_last_episode_whose_models_are_there_is_filmed(planned, tmp_path, mo
         path.unlink()
     for done in checkpoints:
         checkpoint_path(home, done).touch()
-    assert pack_run(home, tmp_path / "small").missing == ()
-    pack_run(planned, tmp_path / "small")
+    assert pack_run(home, tmp_path / "small", replay=True).missing == ()
+    pack_run(planned, tmp_path / "small", replay=True)
     assert asked == [episode, 3]
 
 

@@ -239,7 +239,7 @@ def test_a_preset_extends_another():
 
 def test_own_environments_that_end_early_are_measured_by_returns():
     """To last longer is to earn more; one that failed does not count."""
-    from guss.reports.measuring import measure_of
+    from guss.reports.gathering import measure_of
 
     rows = [{"steps": 7, "status": "ok"}, {"steps": 9, "status": "ok"}]
     assert measure_of("mine.py:make_env", rows) == "return"

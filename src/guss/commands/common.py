@@ -44,10 +44,11 @@ def parse_columns(words: tuple[str, ...]) -> dict[str, list[str]]:
 
 def load_plugins(names: tuple[str, ...]) -> None:
     """Import the user's modules, so that their decorators register what they hold."""
-    from guss.loading import load_module
+    from guss.loading import PLUGINS, load_module
 
     for name in names:
         load_module(name)
+        PLUGINS.append(name)
 
 
 def find_task(name: str) -> Task:

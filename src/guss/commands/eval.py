@@ -14,7 +14,10 @@ from guss.commands.common import Plugins, command_line, load_plugins, use_compil
 
 @dataclass
 class Eval:
-    """Put what a run learned from all its episodes to work on new ones, without learning: reward and unsafe share."""
+    """Put what a run learned from all its episodes to work on new ones, without learning: reward and unsafe share.
+
+    This imports, creates and steps the environment that the run names.
+    """
 
     run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder."""

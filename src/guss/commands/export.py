@@ -13,7 +13,10 @@ from guss.errors import GussError
 
 @dataclass
 class Export:
-    """The traces of a run as one table: a row per transition, with its seed and episode."""
+    """The traces of a run as one table: a row per transition, with its seed and episode.
+
+    Only stored files are read: nothing that the run names is imported.
+    """
 
     run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder."""
@@ -30,12 +33,12 @@ class Export:
 
         from guss.agent.traces import join, read_trace, write_trace
         from guss.errors import UnknownNameError
+        from guss.runs.facts import read_stored
         from guss.runs.records import read_lines, trace_path
-        from guss.runs.running import read_config
 
         if self.out.exists() and not self.overwrite:
             raise GussError(f"{self.out} is there already; --overwrite replaces it")
-        known = read_config(self.run_folder).seeds
+        known = read_stored(self.run_folder).config["seeds"]
         for seed in self.seeds:
             if seed not in known:
                 raise UnknownNameError("seed of the run", str(seed), [str(s) for s in known])

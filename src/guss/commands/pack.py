@@ -15,14 +15,20 @@ from guss.errors import GussError
 
 @dataclass
 class Pack:
-    """A small copy of runs, to keep or to share: settings, records, where the states were, a film of an episode."""
+    """A small copy of runs, to keep or to share: settings, records, where the states were, a film of an episode.
+
+    Stored files are copied and counted. Code that is not part of guss (environments, planners, models) is imported with
+    --replay only.
+    """
 
     runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR|RUN", help_behavior_hint="")]
     """Runs, or folders of runs."""
     out: Annotated[Path, arg(metavar="DIR2")]
     """Where each gets a folder of its own name; what is there is replaced if it is an earlier copy of the same run."""
     film: bool = True
-    """With a film of the last episode, planned again if it was planned; one that is there is copied."""
+    """With a film of the last episode: the stored one, else the episode is planned again, if all its code is guss's."""
+    replay: bool = False
+    """Plan it again for other people's environments and planners too: imports and runs their code."""
     json: bool = False
     """Print what was written as JSON."""
     quiet: bool = False
@@ -33,6 +39,8 @@ class Pack:
         """Check all, then pack one after the other."""
         if not self.runs:
             raise GussError("name a run, or a folder of runs")
+        if self.plugin and not self.replay:
+            raise GussError("--plugin imports code, which a pack does only with --replay: add that, or leave it out")
         load_plugins(self.plugin)
         from guss.display import PackProgress, make_console, print_packed
         from guss.runs.packing import check_target, find_runs, pack_run
@@ -45,7 +53,7 @@ class Pack:
         with PackProgress(make_console(stderr=True), len(homes), quiet=self.quiet) as progress:
             for home in homes:
                 progress.start(home.name)
-                packed.append(pack_run(home, self.out, film=self.film, on_step=progress.step))
+                packed.append(pack_run(home, self.out, film=self.film, replay=self.replay, on_step=progress.step))
         if self.json:
             rows = [each._asdict() | {"folder": str(each.folder)} for each in packed]
             print(json.dumps(rows, indent=2))

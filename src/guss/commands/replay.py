@@ -13,7 +13,10 @@ from guss.commands.common import Plugins, load_plugins, use_compilation_cache
 
 @dataclass
 class Replay:
-    """Draw an episode of a run: the system, the fan of plans with the chosen one, the archive, the course."""
+    """Draw an episode of a run: the system, the fan of plans with the chosen one, the archive, the course.
+
+    Plans are recomputed, not stored: this imports and creates the environment that the run names, and its planner.
+    """
 
     run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
     """The run's folder."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from guss.commands.common import Plugins, command_line, load_plugins
+from guss.commands.common import command_line
 
 
 @dataclass
@@ -16,7 +16,8 @@ class Report:
     """Turn stored runs into the answer: the paper's table with ours beside it, how sure it is, figures, and one page.
 
     Compared are the runs in DIR itself or in DIR/runs; those in its other subfolders are shown as groups of their own.
-    Nothing is run: only records are read. What is missing or unfinished is told in the report.
+    Only stored records are read: no environment is created or stepped, and no module that a run names is imported. The
+    report says what is missing or unfinished.
     """
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")] = Path("runs")
@@ -27,11 +28,9 @@ class Report:
     """Print the table as JSON."""
     quiet: bool = False
     """No progress, no table."""
-    plugin: Plugins = ()
 
     def run(self) -> None:
         """Make the report, show its table, say where it is."""
-        load_plugins(self.plugin)
         from guss.commands.table_display import PartProgress, print_report
         from guss.display import make_console
         from guss.reports.report import write_report

@@ -87,7 +87,8 @@ class Run:
     overwrite: bool = False
     """Start anew where a run with these very settings is stored."""
     resume: Annotated[Path | None, arg(metavar="DIR/RUN", help_behavior_hint="")] = None
-    """Resume an interrupted run; it ends as if it had never been interrupted. Its settings are its own."""
+    """Resume an interrupted run; it ends as if it had never been interrupted. Imports and steps the environment that it
+    names. Its settings are its own."""
     previous: bool = False
     """With --resume: from the checkpoint before the last one."""
     against: Annotated[tuple[str, ...], arg(metavar="METHOD", help_behavior_hint="")] = ()

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Table
 from rich.text import Text
 
+from guss.reports.escaping import one_line
 from guss.runs.batches import Batch, Job
 
 SECONDS_BETWEEN_LINES = 30.0
@@ -125,7 +126,7 @@ class PartProgress:
 
     def part(self, name: str) -> None:
         """The next part begins."""
-        self._status.update(name)
+        self._status.update(Text(one_line(name)))
 
     def __enter__(self) -> PartProgress:
         if self._shown:
@@ -139,8 +140,8 @@ class PartProgress:
 def print_report(console: Console, files: list[Path]) -> None:
     """The paper's table as a report has it, in short; what is missing; where the whole is. `files`: the report's."""
     table, notes = (json.loads((files[0].parent / f"{name}.json").read_text()) for name in ("table", "report"))
-    for env, methods in table.items():
-        shown = Table(title=env.replace("_", "-"), title_justify="left")
+    for label, methods in zip(notes["environments"].values(), table.values(), strict=True):
+        shown = Table(title=Text(label), title_justify="left")
         shown.add_column("method", no_wrap=True)
         for column in ("seeds × episodes", "MAR [paper]", "MRCP, k steps [paper]", "unsafe % [paper]"):
             shown.add_column(escape(column), justify="right")
@@ -151,14 +152,13 @@ def print_report(console: Console, files: list[Path]) -> None:
                 ours = "–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
                 paper = row["paper"].get(name)
                 cells.append(ours + ("" if paper is None else f" [dim]{escape(f'[{paper[0]:g}]')}[/]"))
-            name = method.replace("_", "-")
             count = f"{row['seeds']} × {row['episodes']}"
-            shown.add_row(f"[bold]{name}[/]" if name == "guss" else name, count, *cells)
+            shown.add_row(Text(one_line(row["label"]), style="bold" if method == "guss" else ""), count, *cells)
         console.print(shown)
     for note in notes["notes"]:
-        console.print(f"  [yellow]![/] {note}", highlight=False, soft_wrap=True)
+        console.print(f"  [yellow]![/] {escape(one_line(note))}", highlight=False, soft_wrap=True)
     pages = [file for file in files if file.parent.name != "figures"]
     for file in pages:
-        console.print(f"  {file}", highlight=False, soft_wrap=True)
+        console.print(Text(f"  {one_line(file)}"), soft_wrap=True)
     if len(files) > len(pages):
-        console.print(f"  {pages[0].parent / 'figures'} ({len(files) - len(pages)} files)", highlight=False)
+        console.print(Text(f"  {one_line(pages[0].parent / 'figures')} ({len(files) - len(pages)} files)"))

@@ -26,6 +26,7 @@ from guss.errors import GussError, UnknownNameError
 from guss.loading import load_object
 from guss.task import Task
 from guss.types import Actions, ContinuousActions, DiscreteActions, Observations
+from guss.usercode import check_user_code
 
 PATIENCE = 60.0
 """Seconds that the first reset and the first step of an environment may take."""
@@ -269,6 +270,7 @@ def find_env(name: str, *, episode_length: int | None = None, without_cost: bool
     """
     ours = {entry.item.gym_id: entry.item for entry in ENVS} | {entry.name: entry.item for entry in ENVS}
     if name not in ours:
+        check_user_code(f"the environment {name!r}")
         return _own(name, Path.cwd(), episode_length, without_cost)
     if episode_length is not None or without_cost:
         raise GussError(f"{name} is described already: --episode-length and --without-cost are for others")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from guss import metrics
+from guss.reports.escaping import plot_text
 from guss.reports.gathering import Record
-from guss.reports.measuring import THRESHOLDS, measure_of
-from guss.reports.style import label_of_env, new_figure, style_of
+from guss.reports.measuring import THRESHOLDS
+from guss.reports.style import legend_columns, new_figure
 
 MOST_POINTS = 128
 RANDOM_LINE = "#c0392b"
@@ -69,13 +69,12 @@ def far_apart(records: list[Record]) -> bool:
 def draw_learning(records: list[Record], random: Record | None = None) -> Any:
     """A line per run, all of one environment; `random`: the run whose mean is drawn as a dashed red line."""
     figure, (reward, unsafe) = new_figure(2, 1, 9.6, 3.9 if len(records) <= 6 else 4.3)
-    env = records[0].env
-    measure = measure_of(env, records[0].episodes)
+    env, measure = records[0].env, records[0].measure
     panels = ((reward, measure, metrics.MEASURES[measure]), (unsafe, "unsafe_pct", "unsafe steps [%]"))
     longest, log = max(2, *(record.done for record in records)), far_apart(records)
     for axes, field, label in panels:
         for record in records:
-            curve, style = curve_of(record, field, log), style_of(record.method)
+            curve, style = curve_of(record, field, log), record.style
             dots = 3 if len(curve.mean) <= MOST_POINTS / 2 and not log else 0
             axes.fill_between(curve.number, curve.low, curve.high, color=style["color"], alpha=0.18, lw=0)
             axes.plot(curve.number, curve.mean, marker="o", ms=dots, lw=1.6, **style)
@@ -94,11 +93,10 @@ def draw_learning(records: list[Record], random: Record | None = None) -> Any:
                         fontsize=7, color="#444444", zorder=5,
                         bbox={"fc": "white", "ec": "none", "alpha": 0.75, "pad": 0.5})  # fmt: skip
     unsafe.set_ylim(bottom=0.0)
-    reward.set_title(f"{label_of_env(env)}: reward{_beginning(records[0])}")
+    reward.set_title(f"{plot_text(records[0].env_label)}: reward{_beginning(records[0])}")
     unsafe.set_title("safety")
     handles, labels = reward.get_legend_handles_labels()
-    rows = math.ceil(len(labels) / 6)
-    figure.legend(handles, labels, loc="outside lower center", ncols=math.ceil(len(labels) / rows), frameon=False,
+    figure.legend(handles, labels, loc="outside lower center", ncols=legend_columns(labels, 6), frameon=False,
                   title=_seeds_told(records), handlelength=3)  # fmt: skip
     return figure
 

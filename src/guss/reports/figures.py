@@ -11,11 +11,12 @@ import numpy as np
 
 from guss import metrics
 from guss.envs import ENVS
+from guss.reports.escaping import plot_text
 from guss.reports.gathering import Record
-from guss.reports.measuring import measure_of
 from guss.reports.paper import paper_figures, paper_methods
-from guss.reports.style import label_of, label_of_env, new_figure, style_of
-from guss.reports.table import Row
+from guss.reports.style import folded, label_of_env, legend_columns, new_figure, style_of
+from guss.reports.table import Row, section_of
+from guss.runs.facts import bundled_method
 
 MARKERS = {"safe, with a model": "o", "reward alone, with a model": "s", "without a model": "^", "for comparison": "x"}
 ZONE = "#f6c9c4"
@@ -26,20 +27,20 @@ ZONE = "#f6c9c4"
 
 def draw_pareto(env: str, rows: list[Row]) -> Any:
     """Reward against unsafe steps, ours and the paper's, with the fronts and every method's rank on them."""
-    from guss.reports.table import section_of
-
-    reward = metrics.MEASURES[measure_of(env, rows[0].record.episodes)]
-    ours = [(row.method, row.section, row.pair("unsafe_pct"), row.pair("mar")) for row in rows]
+    reward = metrics.MEASURES[rows[0].record.measure]
+    ours = [(row.record.style, row.section, row.pair("unsafe_pct"), row.pair("mar")) for row in rows]
     theirs = []
     for method in paper_methods(env):
         told = paper_figures(env, method)
-        theirs.append((method, section_of(method)[0], told["unsafe_pct"], told["mar"]))
+        theirs.append((style_of(method), section_of(bundled_method(method))[0], told["unsafe_pct"], told["mar"]))
     panels = [("here", ours)] + ([("in the paper (Table 1)", theirs)] if theirs else [])
     figure, axes = new_figure(len(panels), 1, 5.4 * len(panels), 4.2, squeeze=False)
     for panel, (title, points) in zip(axes[0], panels, strict=True):
         _fronts(panel, points)
         panel.set(title=title, xlabel="unsafe steps [%]", ylabel=f"MAR ({reward})")
-    figure.suptitle(f"{label_of_env(env)}: Pareto fronts, with ranks; up and to the left is better", fontsize=10)
+    figure.suptitle(
+        f"{plot_text(rows[0].record.env_label)}: Pareto fronts, with ranks; up and to the left is better", fontsize=10
+    )
     shapes = dict.fromkeys(section for _, points in panels for _, section, _, _ in points)
     handles = [
         axes[0][0].plot([], [], marker=MARKERS[section], ls="", color="#555555", label=section)[0] for section in shapes
@@ -49,16 +50,16 @@ def draw_pareto(env: str, rows: list[Row]) -> Any:
     return figure
 
 
-def _fronts(axes: Any, points: list[tuple[str, str, Any, Any]]) -> None:
-    unsafe, reward = (np.asarray([point[i][0] for point in points], float) for i in (2, 3))
+def _fronts(axes: Any, points: list[tuple[dict[str, Any], str, Any, Any]]) -> None:
+    unsafe, reward = (np.asarray([pair[0] for pair in pairs], float) for pairs in list(zip(*points, strict=True))[2:])
     ranks = metrics.pareto_ranks(reward, unsafe)
     for rank in range(1, ranks.max() + 1):
         front = np.flatnonzero(ranks == rank)
         front = front[np.argsort(unsafe[front])]
         shade = str(min(0.25 + 0.2 * (rank - 1), 0.85))
         axes.plot(unsafe[front], reward[front], color=shade, lw=1.4 if rank == 1 else 0.9, ls="-" if rank == 1 else ":")
-    for method, section, x, y in points:
-        colour = style_of(method)["color"]
+    for style, section, x, y in points:
+        colour = style["color"]
         axes.errorbar(x[0], y[0], xerr=[[min(x[1] or 0.0, x[0])], [x[1] or 0.0]], yerr=y[1] or 0.0, color=colour,
                       marker=MARKERS[section], ms=7, elinewidth=0.9, capsize=2, zorder=3)  # fmt: skip
     positive = unsafe[unsafe > 0]
@@ -70,15 +71,16 @@ def _fronts(axes: Any, points: list[tuple[str, str, Any, Any]]) -> None:
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlim(left=0.0, right=2.0 * float(max(unsafe.max(), smallest)))
     axes.margins(y=0.08)
-    _label(axes, unsafe, reward, [f"{label_of(p[0])} ({rank})" for p, rank in zip(points, ranks, strict=True)],
-           [style_of(p[0])["color"] for p in points])  # fmt: skip
+    _label(axes, unsafe, reward, [f"{p[0]['label']} ({rank})" for p, rank in zip(points, ranks, strict=True)],
+           [p[0]["color"] for p in points])  # fmt: skip
 
 
 def _label(axes: Any, x: np.ndarray, y: np.ndarray, texts: list[str], colours: list[str]) -> None:
     """Names in a column on the right, in the points' order from below, a thin line from each to its point."""
     low, high = axes.get_ylim()
     order = np.argsort(y, kind="stable")
-    wanted, apart = (y[order] - low) / (high - low), min(0.075, 1.0 / len(texts))
+    lines = max(text.count("\n") for text in texts) + 1
+    wanted, apart = (y[order] - low) / (high - low), min(0.075 * lines, 1.0 / len(texts))
     heights = wanted.copy()
     for k in range(1, len(heights)):  # upwards, far enough from the one below
         heights[k] = max(heights[k], heights[k - 1] + apart)
@@ -94,27 +96,26 @@ def _label(axes: Any, x: np.ndarray, y: np.ndarray, texts: list[str], colours: l
 # -------------------------------------------------------------------------------------------------------- the model
 
 
-def draw_model(env: str, records: list[Record]) -> Any:
+def draw_model(records: list[Record]) -> Any:
     """How wrong the model is, one step and a whole plan ahead, and how well it knows that, by episode."""
     panels: tuple[tuple[str, str, str, bool], ...] = (
         ("r2", "one step ahead, held-out rows", "share of variance not explained", True),
         ("r2_horizon", "at the end of a plan", "share of variance not explained", True),
         ("ks", "calibration", "KS distance from a calibrated prediction", False),
     )
-    lines = {record.method: _model_errors(record) for record in records}
-    lines = {method: errors for method, errors in lines.items() if errors}
-    panels = tuple(panel for panel in panels if any(panel[0] in errors for errors in lines.values()))
+    lines = [(record, errors) for record in records if (errors := _model_errors(record))]
+    panels = tuple(panel for panel in panels if any(panel[0] in errors for _, errors in lines))
     if not panels:
         return None
     figure, (axes,) = new_figure(len(panels), 1, 3.7 * len(panels), 3.7, squeeze=False)
     for panel, (field, title, label, unexplained) in zip(axes, panels, strict=True):
-        for method, errors in lines.items():
+        for record, errors in lines:
             number, values = errors.get(field, (np.zeros(0), np.zeros((0, 1))))
             if not len(number):
                 continue
             values = np.clip(1.0 - values, 1e-6, None) if unexplained else values
             low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=1)
-            style = style_of(method)
+            style = record.style
             panel.fill_between(number, low, high, color=style["color"], alpha=0.10, lw=0)
             panel.plot(number, middle, lw=1.4, **style)
         if unexplained:
@@ -126,8 +127,8 @@ def draw_model(env: str, records: list[Record]) -> Any:
         panel.set(title=title, xlabel="episode", ylabel=label)
     axes[0].annotate("as good as the mean", (1, 1), (2, 3), textcoords="offset points", fontsize=7, color="#555555")
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.suptitle(f"{label_of_env(env)}: the learned model", fontsize=10)
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 8), frameon=False,
+    figure.suptitle(f"{plot_text(records[0].env_label)}: the learned model", fontsize=10)
+    figure.legend(handles, labels, loc="outside lower center", ncols=legend_columns(labels, 8), frameon=False,
                   title="median over seeds (mean over dimensions), bands: the middle half of the seeds")  # fmt: skip
     return figure
 
@@ -151,15 +152,27 @@ def _whole(values: Any) -> bool:
 # ----------------------------------------------------------------------------------------------- states, violations
 
 
-def draw_states(env: str, maps: dict[str, dict[str, Any]]) -> Any:
-    """Where each method has been, and where it was unsafe: two maps a method, of all its stored episodes."""
+Mapped = list[tuple[Record, dict[str, Any]]]
+"""Runs with the maps of their states."""
+
+
+def same_plane(maps: Mapped) -> bool:
+    """Whether the states of all were counted by the same cells."""
+    return all(found[k] == maps[0][1][k] for _, found in maps for k in ("labels", "limits", "cells"))
+
+
+def draw_states(maps: Mapped) -> Any:
+    """Where each run has been, and where it was unsafe: two maps a run, of all its stored episodes."""
     if not maps:
         return None
-    first = next(iter(maps.values()))
-    (x0, x1), (y0, y1) = first["limits"]
-    count = len(maps)
+    first, count = maps[0][1], len(maps)
+    edges = np.asarray(
+        [found["limits"] for _, found in maps], float
+    )  # each has its own, all are shown by the same axes
+    view = [(float(edges[:, i, 0].min()), float(edges[:, i, 1].max())) for i in (0, 1)]
     figure, axes = new_figure(count, 2, 1.75 * count + 1.2, 4.7, squeeze=False, sharex=True, sharey=True)
-    for j, (method, found) in enumerate(maps.items()):
+    for j, (record, found) in enumerate(maps):
+        (x0, x1), (y0, y1) = found["limits"]
         for row, (field, colours) in enumerate((("visited", "viridis"), ("unsafe", "inferno"))):
             panel, cells = axes[row][j], np.zeros(found["cells"])
             for a, b, n in found[field]:
@@ -170,9 +183,11 @@ def draw_states(env: str, maps: dict[str, dict[str, Any]]) -> Any:
                 panel.add_patch(_rectangle(*zone))
             image = panel.imshow(shown.T, origin="lower", extent=(x0, x1, y0, y1), aspect="auto", cmap=colours,
                                  vmin=-4, vmax=1, interpolation="nearest", zorder=2)  # fmt: skip
-            panel.set(xlim=(x0, x1), ylim=(y0, y1))
+            panel.set(xlim=view[0], ylim=view[1])
             if row == 0:
-                panel.set_title(f"{label_of(method)}\n{100 * found['covered'][-1]:.0f} % of the map", fontsize=8)
+                panel.set_title(
+                    f"{folded(record.label, 22)}\n{100 * found['covered'][-1]:.0f} % of the map", fontsize=8
+                )
             elif not cells.any():
                 panel.text(0.5, 0.5, "none", transform=panel.transAxes, ha="center", fontsize=8, color="#555555")
             if j == count - 1:
@@ -180,13 +195,13 @@ def draw_states(env: str, maps: dict[str, dict[str, Any]]) -> Any:
                 bar.ax.set_yticklabels(["0.0001 %", "0.01 %", "1 %"], fontsize=7)
                 bar.set_label("of all steps", fontsize=7)
     for row, name in enumerate(("all steps", "unsafe steps")):
-        axes[row][0].set_ylabel(f"{name}\n{first['labels'][1]}", fontsize=8)
+        axes[row][0].set_ylabel(f"{name}\n{folded(first['labels'][1], 44)}", fontsize=8)
     for panel in axes.ravel():
         panel.tick_params(labelsize=7)
-    figure.supxlabel(first["labels"][0], fontsize=8)
-    seeds, episodes = ([found[field] for found in maps.values()] for field in ("seeds", "episodes"))
+    figure.supxlabel(plot_text(first["labels"][0]), fontsize=8)
+    seeds, episodes = ([found[field] for _, found in maps] for field in ("seeds", "episodes"))
     told = f"{_range(seeds)} seeds, {_range(episodes)} episodes of each stored step by step"
-    figure.suptitle(f"{label_of_env(env)}: where it was, and where it was unsafe\n({told})", fontsize=9)
+    figure.suptitle(f"{plot_text(maps[0][0].env_label)}: where it was, and where it was unsafe\n({told})", fontsize=9)
     return figure
 
 
@@ -200,17 +215,17 @@ def _rectangle(x0: float, x1: float, y0: float, y1: float) -> Any:
     return Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor=ZONE, lw=0, zorder=1)
 
 
-def draw_coverage(env: str, maps: dict[str, dict[str, Any]]) -> Any:
-    """How much of the map of states was visited by the end of every episode."""
-    if not maps:
+def draw_coverage(maps: Mapped) -> Any:
+    """How much of the map of states was visited by the end of every episode; None if they are not of one map."""
+    if not maps or not same_plane(maps):
         return None
     figure, axes = new_figure(1, 1, 6.4, 3.4)
-    for method, found in maps.items():
+    for record, found in maps:
         number = 1 + np.asarray(found["numbers"])
-        axes.plot(number, 100 * np.asarray(found["covered"]), lw=1.6, **style_of(method))
+        axes.plot(number, 100 * np.asarray(found["covered"]), lw=1.6, **record.style)
     axes.set(xlabel="episode", ylabel="cells visited so far [%]", xscale="log", ylim=(0, None))
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_title(f"{label_of_env(env)}: state space covered, mean over seeds", fontsize=10)
+    axes.set_title(f"{plot_text(maps[0][0].env_label)}: state space covered, mean over seeds", fontsize=10)
     axes.legend(frameon=False, fontsize=8, handlelength=3, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 

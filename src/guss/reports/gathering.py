@@ -6,19 +6,23 @@ groups of their own, named by where they lie.
 
 from __future__ import annotations
 
-import json
+import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from guss.envs import ENVS
 from guss.errors import GussError
+from guss.reports.identity import in_numbers, name_envs, name_rows, same_settings, seeds_text
 from guss.reports.paper import paper_methods
-from guss.reports.style import label_of, label_of_env
-from guss.runs.records import SCHEMA, by_seed, read_lines
+from guss.reports.style import distinct_styles, label_of, label_of_env
+from guss.runs.facts import Facts, MethodKind, bundled_env, bundled_method, read_stored
+from guss.runs.records import by_seed, read_lines
+from guss.usercode import no_user_code
 
 MAIN = ("", "runs")
 
@@ -29,16 +33,24 @@ class Record:
 
     home: Path
     group: str
+    env: str
+    """The environment's name."""
     config: dict[str, Any]
     origin: dict[str, Any]
     """Command, commit, versions, machine."""
+    facts: Facts | None
+    """What the run stored of its environment and method; None: an earlier guss did not."""
     episodes: list[dict[str, Any]]
     timings: list[dict[str, Any]]
-
-    @property
-    def env(self) -> str:
-        """The environment's name."""
-        return str(self.config["env"])
+    measure: str = ""
+    """What an episode's reward is called by: "mean_reward" or "return", a field of its line."""
+    env_label: str = ""
+    key: str = ""
+    """Its identity among the rows of its environment: the method, and by what it differs from others of that method."""
+    label: str = ""
+    """The same for readers."""
+    style: dict[str, Any] = field(default_factory=dict)
+    """Its line in figures."""
 
     @property
     def method(self) -> str:
@@ -46,9 +58,24 @@ class Record:
         return str(self.config["method"])
 
     @property
+    def kind(self) -> MethodKind | None:
+        """What its method is; None if neither guss nor the run says so."""
+        return bundled_method(self.method) or (None if self.facts is None else self.facts.method)
+
+    @property
     def name(self) -> str:
         """The run's own name: that of its folder."""
         return self.home.name
+
+    @property
+    def where(self) -> str:
+        """The same with the group that it lies in."""
+        return f"{self.group}/{self.name}".lstrip("/")
+
+    @property
+    def who(self) -> str:
+        """Environment and method, as notes begin."""
+        return f"{self.env_label}, {self.label}"
 
     @property
     def seeds(self) -> list[int]:
@@ -76,7 +103,7 @@ class Gathered:
 
     folder: Path
     records: list[Record] = field(default_factory=list)
-    """To be compared: one for each environment and method."""
+    """To be compared: one for each environment, method and setting."""
     groups: dict[str, list[Record]] = field(default_factory=dict)
     """The others, by where they lie."""
     toys: list[Path] = field(default_factory=list)
@@ -100,28 +127,76 @@ class Gathered:
 
 def read_record(home: Path, group: str = "") -> Record:
     """A stored run. What cannot be read, or has no episode, is a GussError that says why."""
-    path = home / "config.json"
-    try:
-        told = json.loads(path.read_text())
-    except OSError as error:
-        raise GussError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise GussError(f"{path} is not JSON: {error}") from error
-    if not isinstance(told, dict) or not {"env", "method", "episodes", "seeds"} <= set(told.get("config", {})):
-        raise GussError(f"{path} is not of a run: it names no env, method, seeds and episodes")
-    if told.get("schema", 0) > SCHEMA:
-        raise GussError(f"{path} is of a newer guss (schema {told['schema']}, this one reads {SCHEMA}): update guss")
+    stored = read_stored(home)
     episodes = read_lines(home / "episodes.jsonl")
-    wanted = {"seed", "episode", "steps", "return", "mean_reward", "unsafe_pct", "status"}
-    if lacking := next((wanted - set(row) for row in episodes if not wanted <= set(row)), None):
-        raise GussError(f"{home / 'episodes.jsonl'} has a line without {sorted(lacking)[0]!r}")
+    texts, numbers = {"status", "phase"}, {"seed", "episode", "steps", "return", "mean_reward", "unsafe_pct"}
+    for row in episodes:
+        if not isinstance(row, dict) or not texts | numbers <= set(row):
+            lacking = sorted((texts | numbers) - set(row if isinstance(row, dict) else ()))[0]
+            raise GussError(f"{home / 'episodes.jsonl'} has a line without {lacking!r}")
+        if wrong := sorted(name for name in numbers if not _is_number(row[name])):
+            raise GussError(f"{home / 'episodes.jsonl'} has a line whose {wrong[0]!r} is {row[wrong[0]]!r}, no number")
     if not episodes:
         raise GussError(f"{home} has no finished episode yet")
-    has_timings = any(home.glob("timings.jsonl*"))
-    timings = read_lines(home / "timings.jsonl") if has_timings else []
-    return Record(home, group, told["config"], told.get("provenance", {}), episodes, timings)
+    timings = read_lines(home / "timings.jsonl") if any(home.glob("timings.jsonl*")) else []
+    for row in timings:
+        if not isinstance(row, dict) or not all(_is_number(row.get(name)) for name in ("episode", "plan_seconds")):
+            raise GussError(f"{home / 'timings.jsonl'} has a line without the numbers 'episode' and 'plan_seconds'")
+    record = Record(home, group, stored.env, stored.config, stored.origin, stored.facts, episodes, timings)
+    return identified([record])[0]
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def measure_of(env: str, episodes: list[dict[str, Any]], facts: Facts | None = None) -> str:
+    """What an episode's reward is called by: "mean_reward" or "return", a field of its record.
+
+    Where neither guss nor the run says so, episodes that end early are measured by returns: to last longer is to earn
+    more.
+    """
+    entry = bundled_env(env)
+    if entry is not None:
+        return "return" if entry.item.measure == "return" else "mean_reward"
+    if facts is not None and facts.measure is not None:
+        return facts.measure
+    return "return" if len({row["steps"] for row in episodes if row["status"] == "ok"}) > 1 else "mean_reward"
+
+
+def env_labels(records: list[Record]) -> dict[str, str]:
+    """What the environments of all these runs are called."""
+    known = {record.env: record.facts.label for record in records if record.facts is not None}
+    return name_envs(
+        {r.env: label_of_env(r.env) if r.env not in known or bundled_env(r.env) else known[r.env] for r in records}
+    )
+
+
+def identified(records: list[Record], labels: dict[str, str] | None = None) -> list[Record]:
+    """Runs that are shown together, each with its key, label and style; those of an environment measured alike.
+
+    They stay in their order, but for settings of one method: horizon 3 comes before horizon 10. `labels`: of
+    environments, where others are shown beside these.
+    """
+    labels = labels or env_labels(records)
+    found: list[Record] = []
+    for env in dict.fromkeys(record.env for record in records):
+        mine = [record for record in records if record.env == env]
+        methods = list(dict.fromkeys(record.method for record in mine))
+        measures = [measure_of(env, record.episodes, record.facts) for record in mine]
+        measure = "return" if "return" in measures else "mean_reward"
+        names = name_rows([record.config for record in mine], [record.name for record in mine])
+        rows = sorted(
+            zip(mine, names, strict=True), key=lambda row: (methods.index(row[0].method), in_numbers(row[1].label))
+        )
+        styles = distinct_styles([record.method for record, _ in rows], [name.label for _, name in rows])
+        for (record, name), style in zip(rows, styles, strict=True):
+            named = replace(record, measure=measure, env_label=labels[env], key=name.key, label=name.label)
+            found.append(replace(named, style=style))
+    return found
+
+
+@no_user_code("a report")
 def gather(folder: Path) -> Gathered:
     """All runs under a folder; what cannot be used is told in the notes."""
     if not folder.is_dir():
@@ -138,47 +213,63 @@ def gather(folder: Path) -> Gathered:
         except GussError as error:
             found.notes.append(f"{found.brief(error)}; it is left out.")
     records.sort(key=_order)
-    for record in records:
-        if record.group:
-            found.groups.setdefault(record.group, []).append(record)
-    found.records = _one_of_each([record for record in records if not record.group], found.notes)
+    labels = env_labels(records)
+    for name in dict.fromkeys(record.group for record in records if record.group):
+        found.groups[name] = identified([record for record in records if record.group == name], labels)
+    found.records = _one_of_each([record for record in records if not record.group], labels, found.notes)
     for record in found.records:
         found.notes += _partial(record)
     for env in found.envs:
         found.notes += _gaps(env, found.of_env(env))
+    found.notes += _unknown([*found.records, *(record for group in found.groups.values() for record in group)])
     return found
 
 
 def _order(record: Record) -> tuple[Any, ...]:
     """The paper's environments and methods first, in its order."""
-    from guss.envs import ENVS
-
     envs, methods = ENVS.names(), paper_methods()
     place = lambda name, names: names.index(name) if name in names else len(names)  # noqa: E731
     return place(record.env, envs), record.env, place(record.method, methods), record.method, record.name
 
 
-def _one_of_each(records: list[Record], notes: list[str]) -> list[Record]:
-    """Of several runs of a method on an environment, the one with most steps; of equal ones, the last made."""
-    best: dict[tuple[str, str], Record] = {}
-    weight = lambda r: (len(r.seeds) * r.done, r.origin.get("date", ""), r.name)  # noqa: E731
+def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]) -> list[Record]:
+    """One run of each setting: of several that differ in seeds and episodes alone, the one with most steps.
+
+    Of equal ones, the last made.
+    """
+    best: dict[str, Record] = {}
+    dropped: list[tuple[str, Record]] = []
+    weight = lambda r: (len(r.seeds) * r.done, str(r.origin.get("date", "")), r.name)  # noqa: E731
     for record in records:
-        key = record.env, record.method
+        key = same_settings(record.config | {"env": record.env})
         rival = best.setdefault(key, record)
-        if rival is record:
-            continue
-        best[key] = max(rival, record, key=weight)
-        other = min(rival, record, key=weight)
+        if rival is not record:
+            best[key] = max(rival, record, key=weight)
+            dropped.append((key, min(rival, record, key=weight)))
+    shown = identified(list(best.values()), labels)
+    for key, other in dropped:
+        mine = next(record for record in shown if record.home == best[key].home)
         notes.append(
-            f"{label_of_env(record.env)}, {label_of(record.method)}: several runs; {best[key].name} is shown (most "
-            f"episodes, or made last), {other.name} is not."
+            f"{mine.who}: several runs with the same settings; {mine.name} is shown (most episodes, or made last), "
+            f"{other.name} is not."
         )
-    return list(best.values())
+    return shown
+
+
+def _unknown(records: list[Record]) -> list[str]:
+    """Methods of which nothing is stored."""
+    told = dict.fromkeys(
+        f"{record.who}: its run does not say what kind of method this is, so it stands “for comparison”; runs of this "
+        f"version of guss do."
+        for record in records
+        if record.kind is None
+    )
+    return list(told)
 
 
 def _partial(record: Record) -> list[str]:
     """What a run has less of than was asked for."""
-    who, notes = f"{label_of_env(record.env)}, {label_of(record.method)}", []
+    who, notes = record.who, []
     counts = Counter(row["seed"] for row in record.episodes)
     if record.done < record.asked and record.config.get("target") is None:
         notes.append(f"{who}: {record.done} of {record.asked} episodes were run.")
@@ -197,7 +288,7 @@ def _partial(record: Record) -> list[str]:
 
 def _gaps(env: str, records: list[Record]) -> list[str]:
     """What the runs of an environment do not have in common, and which of the paper's methods have none."""
-    notes, label = [], label_of_env(env)
+    notes, label = [], records[0].env_label
     if absent := [label_of(method) for method in paper_methods(env) if method not in {r.method for r in records}]:
         notes.append(f"{label}: no run of {', '.join(absent)}, which the paper's table has.")
     if not any(record.method == "random" for record in records):
@@ -205,11 +296,10 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
     sets = Counter(tuple(record.seeds) for record in records)
     if len(sets) > 1:
         told = "; ".join(
-            f"{', '.join(label_of(r.method) for r in records if tuple(r.seeds) == seeds)}: {_seeds(seeds)}"
-            for seeds in sets
+            f"{', '.join(r.label for r in records if tuple(r.seeds) == seeds)}: {seeds_text(seeds)}" for seeds in sets
         )
         notes.append(f"{label}: not the same seeds for all ({told}).")
-    if single := [label_of(r.method) for r in records if len(r.seeds) == 1]:
+    if single := [r.label for r in records if len(r.seeds) == 1]:
         notes.append(f"{label}: one seed only of {', '.join(single)}, so there is no interval.")
     versions = Counter(str(r.origin.get("versions", {}).get("guss", "?")) for r in records)
     if len(versions) > 1:
@@ -217,11 +307,11 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
     machines: dict[str, list[str]] = {}
     for r in records:
         if any(row.get("phase") == "plan" for row in r.episodes):
-            machines.setdefault(str(r.origin.get("machine", {}).get("cpu", "?")), []).append(label_of(r.method))
+            machines.setdefault(str(r.origin.get("machine", {}).get("cpu", "?")), []).append(r.label)
     if len(machines) > 1:
         told = "; ".join(f"{', '.join(methods)}: {cpu}" for cpu, methods in machines.items())
         notes.append(f"{label}: planning times are of several machines ({told}).")
-    if dirty := [label_of(r.method) for r in records if not _committed(r)]:
+    if dirty := [r.label for r in records if not _committed(r)]:
         notes.append(f"{label}: {', '.join(dirty)} came from sources that were not committed.")
     return notes
 
@@ -229,9 +319,3 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
 def _committed(record: Record) -> bool:
     commit = record.origin.get("commit")
     return bool(commit) and not str(commit).endswith("-dirty")
-
-
-def _seeds(seeds: tuple[int, ...]) -> str:
-    """`seeds 0–5`, or each by its number."""
-    whole = len(seeds) > 1 and seeds == tuple(range(seeds[0], seeds[-1] + 1))
-    return f"seeds {seeds[0]}–{seeds[-1]}" if whole else f"seed {', '.join(map(str, seeds))}"

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from guss import metrics
-from guss.envs import ENVS
 from guss.reports.gathering import Record
 
 MEASURES = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
@@ -20,19 +19,9 @@ THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6, "safe-car-goal": 10.0,
 """Of MRCP, in the measure that the paper has for the environment: mean reward per step, or an episode's return."""
 
 
-def measure_of(env: str, episodes: list[dict[str, Any]]) -> str:
-    """What an episode's reward is called by: "mean_reward" or "return", a field of its record.
-
-    An environment of the user's own whose episodes end early is measured by returns: to last longer is to earn more.
-    """
-    if env in ENVS.names():
-        return "return" if ENVS[env].item.measure == "return" else "mean_reward"
-    return "return" if len({row["steps"] for row in episodes if row["status"] == "ok"}) > 1 else "mean_reward"
-
-
 def per_seed(record: Record) -> dict[str, np.ndarray]:
     """The paper's measures of every seed, [S]; NaN where one is not defined."""
-    rewards = record.values(measure_of(record.env, record.episodes))
+    rewards = record.values(record.measure)
     unsafe, steps = record.values("unsafe_pct"), record.values("steps")
     threshold = THRESHOLDS.get(record.env)
     never = np.full(len(rewards), np.nan)
@@ -46,7 +35,7 @@ def per_seed(record: Record) -> dict[str, np.ndarray]:
 
 def pooled(record: Record) -> dict[str, np.ndarray]:
     """What the measures are means of, episodes of all seeds together, as the paper's small p-values suggest."""
-    rewards = record.values(measure_of(record.env, record.episodes))
+    rewards = record.values(record.measure)
     unsafe = record.values("unsafe_pct")
     return {
         "mar": rewards[:, rewards.shape[1] // 2 :].ravel(),
@@ -65,14 +54,13 @@ def planning(record: Record) -> tuple[float | None, int | None]:
 
     Of the fastest episode: in others the machine had more else to do. None for methods that do not plan.
     """
-    from guss.planners import PLANNERS
-
     config = record.config
-    known = record.method in PLANNERS.names()
-    if not known or PLANNERS[record.method].item.judges == "nothing":
+    if record.kind is None or not record.kind.plans:
         return None, None
-    net = config.get("net", {}) if config.get("model") != "oracle" else {}
-    evaluations = config["budget"] * config["horizon"] * net.get("ensemble", 1) * net.get("particles", 1)
+    net = config.get("net") if config.get("model") != "oracle" else None
+    net = net if isinstance(net, dict) else {}
+    sizes = [config.get("budget"), config.get("horizon"), net.get("ensemble", 1), net.get("particles", 1)]
+    evaluations = math.prod(sizes) if all(isinstance(size, int) for size in sizes) else None
     phases = {row["episode"]: row["phase"] for row in record.episodes}
     lengths: dict[int, int] = {}
     for row in record.episodes:
@@ -86,11 +74,11 @@ def planning(record: Record) -> tuple[float | None, int | None]:
 
 
 def compare(records: list[Record]) -> list[dict[str, Any]]:
-    """Welch's test between all pairs of methods on one environment, with Holm's correction for their number.
+    """Welch's test between all pairs of rows on one environment, with Holm's correction for their number.
 
-    Over seeds, and over the episodes of all seeds pooled. p is None where a method has a single seed.
+    Over seeds, and over the episodes of all seeds pooled. p is None where a row has a single seed.
     """
-    mine, all_of = {r.method: per_seed(r) for r in records}, {r.method: pooled(r) for r in records}
+    mine, all_of = {r.key: per_seed(r) for r in records}, {r.key: pooled(r) for r in records}
     pairs = list(combinations(mine, 2))
     rows = []
     for measure in COMPARED:

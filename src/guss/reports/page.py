@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from guss.errors import GussError
+from guss.reports.escaping import one_line
 
 SCRIPTS = ("dom", "table", "axes", "chart", "curves", "panels", "player", "page")
 """One script is made of these, each using what the ones before it define."""
@@ -31,7 +32,7 @@ def build_page(payload: dict[str, Any]) -> str:
         ) from problem
     script = "\n".join(_part(f"{name}.js") for name in SCRIPTS)
     fills = {
-        "title": html.escape(str(payload.get("title") or "results")),
+        "title": html.escape(one_line(payload.get("title") or "results")),
         "style": _part("page.css"),
         "data": data.replace("<", "\\u003c"),  # no end of a script, no comment
         "script": script,

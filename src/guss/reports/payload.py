@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import guss
 from guss import metrics
-from guss.envs import ENVS
 from guss.errors import GussError
 from guss.reports.curves import curve_of, far_apart, level_of
+from guss.reports.escaping import file_stem
 from guss.reports.gathering import Record
-from guss.reports.measuring import THRESHOLDS, measure_of
-from guss.reports.style import label_of, label_of_env, style_of
+from guss.reports.identity import flat, settings_of
+from guss.reports.measuring import THRESHOLDS
 from guss.reports.table import Row, verdict_of
+from guss.runs.facts import bundled_env
 from guss.runs.films import NAME as FILM
 from guss.runs.films import read_film
 
@@ -72,9 +73,11 @@ def make_payload(report: Report, out: Path, drawn: Drawn, notes: list[str], comm
 
 def _about(report: Report) -> list[str]:
     told = []
-    for env, rows in report.tables.items():
+    for rows in report.tables.values():
         steps = sum(int(row.record.values("steps").sum()) for row in rows)
-        told.append(f"{label_of_env(env)}: {len(rows)} methods, {steps:,} real steps.")
+        methods = len({row.method for row in rows})
+        runs = "" if methods == len(rows) else f", {len(rows)} settings"
+        told.append(f"{rows[0].record.env_label}: {methods} methods{runs}, {steps:,} real steps.")
     return told
 
 
@@ -84,18 +87,21 @@ def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[st
         try:
             film = read_film(row.record.home)
         except GussError as error:
-            notes.append(f"{label_of_env(env)}, {row.label}: its film cannot be shown: {report.found.brief(error)}.")
+            notes.append(f"{row.record.who}: its film cannot be shown: {report.found.brief(error)}.")
             continue
         if film is not None:
             data = base64.b64encode((row.record.home / FILM).read_bytes()).decode()
-            films.append({"method": row.method, "label": row.label, "data": data})
+            films.append({"method": row.key, "label": row.label, "data": data})
+    first, entry = rows[0].record, bundled_env(env)
+    about = next((row.record.facts.about for row in rows if row.record.facts is not None), "")
     return {
+        "id": stem_of(env),
         "name": env,
-        "label": label_of_env(env),
-        "about": ENVS[env].summary if env in ENVS.names() else "",
-        "reward": metrics.MEASURES[measure_of(env, rows[0].record.episodes)],
+        "label": first.env_label,
+        "about": about if entry is None else entry.summary,
+        "reward": metrics.MEASURES[first.measure],
         "threshold": THRESHOLDS.get(env),
-        "verdict": verdict_of(env, rows, report.tests[env]),
+        "verdict": verdict_of(rows, report.tests[env]),
         "rows": [_row(row) for row in rows],
         "curves": _curves(env, rows),
         "tests": report.tests[env],
@@ -104,16 +110,22 @@ def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[st
     }
 
 
+def stem_of(env: str) -> str:
+    """An environment's name in file names and addresses: a bundled one's own, for others a safe and unique one."""
+    return file_stem(env, kept=bundled_env(env) is not None)
+
+
 def _row(row: Row) -> dict[str, Any]:
-    record, style = row.record, style_of(row.method)
+    """`method` is the row's key: what curves, tests and films are found by."""
+    record, style = row.record, row.record.style
     return {
-        "method": row.method,
+        "method": row.key,
         "label": row.label,
         "section": row.section,
         "safe": row.safe,
         "color": style["color"],
         "dash": style["linestyle"],
-        "run": record.name,
+        "run": record.where,
         "seeds": len(record.seeds),
         "episodes": record.done,
         "planned": record.asked,
@@ -126,7 +138,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _curves(env: str, rows: list[Row]) -> list[dict[str, Any]]:
     """Reward and unsafe steps by episode; random actions as a level."""
-    measure = measure_of(env, rows[0].record.episodes)
+    measure = rows[0].record.measure
     random = next((row.record for row in rows if row.method == "random"), None)
     acting = [row.record for row in rows if row.record is not random] or [row.record for row in rows]
     threshold = THRESHOLDS.get(env)
@@ -153,7 +165,7 @@ def _curves(env: str, rows: list[Row]) -> list[dict[str, Any]]:
 def _line(record: Record, field: str, log: bool) -> dict[str, Any]:
     curve = curve_of(record, field, log)
     values = {name: [_short(v) for v in getattr(curve, name)] for name in ("mean", "low", "high")}
-    return {"method": record.method, "label": label_of(record.method), "x": curve.number.tolist()} | values
+    return {"method": record.key, "label": record.label, "x": curve.number.tolist()} | values
 
 
 def _short(value: float) -> float:
@@ -170,7 +182,7 @@ def _groups(report: Report) -> list[dict[str, Any]]:
             "envs": [
                 {
                     "name": env,
-                    "label": label_of_env(env),
+                    "label": rows[0].record.env_label,
                     "rows": [_row(row) for row in rows],
                     "tests": report.group_tests[name].get(env, []),
                 }
@@ -191,19 +203,19 @@ def _figure(kind: str, files: list[Path]) -> dict[str, Any]:
 
 
 def _run(record: Record, out: Path) -> dict[str, Any]:
-    from guss.reports.report import flat, machine_of
+    from guss.reports.report import machine_of
 
     origin = record.origin
-    settings = {k: v for k, v in record.config.items() if k not in ("env", "method", "seeds", "episodes")}
     return {
-        "run": record.name,
+        "run": record.where,
         "folder": Path(os.path.relpath(record.home, out)).as_posix(),
-        "command": origin.get("command", "not stored"),
-        "commit": origin.get("commit") or "not stored",
-        "date": origin.get("date", "not stored"),
+        "command": str(origin.get("command", "not stored")),
+        "commit": str(origin.get("commit") or "not stored"),
+        "date": str(origin.get("date", "not stored")),
         "machine": machine_of(record),
         "versions": ", ".join(f"{name} {value}" for name, value in origin.get("versions", {}).items()),
         "seeds": record.seeds,
         "episodes": record.done,
-        "settings": ", ".join(f"{name} {value}" for name, value in flat(settings).items()),
+        "settings": ", ".join(f"{name} {value}" for name, value in flat(settings_of(record.config)).items()),
+        "plugins": ", ".join(record.facts.plugins) if record.facts is not None else "",
     }

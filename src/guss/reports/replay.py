@@ -14,6 +14,7 @@ import numpy as np
 
 from guss.errors import GussError
 from guss.planners.elites import ElitePlanner
+from guss.reports.escaping import plot_text
 from guss.reports.style import new_canvas, plt, style_of
 from guss.runs.replaying import Replay, Scene
 from guss.runs.showing import BehaviourMap
@@ -115,7 +116,7 @@ class Stage:
         unsafe = sum(s.unsafe for s in so_far)
         label = style_of(replay.config.method)["label"]
         phase = "random actions" if replay.random else f"{label} plans" if replay.thinks else f"{label}'s policy acts"
-        first = f"{replay.config.env}, seed {replay.seed}, episode {replay.episode}: {phase}"
+        first = f"{plot_text(replay.config.env, None)}, seed {replay.seed}, episode {replay.episode}: {phase}"
         first += f"   |   step {scene.step + 1} of {len(replay)}"
         second = f"so far: mean reward {np.mean([s.reward for s in so_far]):.3f}, unsafe steps {unsafe}"
         if scene.thought is not None:

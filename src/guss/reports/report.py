@@ -1,4 +1,4 @@
-"""A report on the runs under a folder: tables, figures and a page, from stored records alone.
+"""A report on the runs under a folder: tables, figures and a page, from stored records alone: nothing is imported.
 
 table.md      the paper's table, ours and the paper's side by side; how sure; what is missing; where it comes from
 table.json    <env>.<method>.{mar, mrcp_ksteps, unsafe_pct, unsafe_trans_pct} = [mean, half-width], seeds, episodes, …
@@ -21,14 +21,17 @@ from guss.checkpoint import write_atomically
 from guss.errors import GussError
 from guss.reports import figures, table
 from guss.reports.curves import draw_learning
+from guss.reports.escaping import file_stem, markdown, markdown_code, markdown_title, one_line
 from guss.reports.gathering import Gathered, Record, gather
-from guss.reports.measuring import THRESHOLDS, compare, measure_of
+from guss.reports.identity import flat
+from guss.reports.measuring import THRESHOLDS, compare
 from guss.reports.page import build_page
-from guss.reports.payload import HERO, Drawn, make_payload
-from guss.reports.style import label_of, label_of_env, save_figure
+from guss.reports.payload import HERO, Drawn, make_payload, stem_of
+from guss.reports.style import save_figure
 from guss.reports.table import Row, against_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
-from guss.runs.maps import read_maps
+from guss.runs import maps
 from guss.runs.records import write_json
+from guss.usercode import no_user_code
 
 
 @dataclass
@@ -41,11 +44,12 @@ class Report:
     groups: dict[str, dict[str, list[Row]]]
     """By folder, then by environment."""
     group_tests: dict[str, dict[str, list[dict[str, Any]]]]
-    """The same of their tests, where no method stands twice."""
+    """The same of their tests."""
     name: str
     """Of the folder reported on."""
 
 
+@no_user_code("a report")
 def write_report(
     folder: Path, out: Path | None = None, command: str = "", on_part: Callable[[str], Any] | None = None
 ) -> list[Path]:
@@ -69,6 +73,7 @@ def write_report(
     return [*(out / name for name in names), *(path for paths in drawn.values() for path in paths)]
 
 
+@no_user_code("a report")
 def make_report(folder: Path) -> Report:
     """Everything but the figures."""
     found = gather(folder)
@@ -84,14 +89,10 @@ def make_report(folder: Path) -> Report:
         for name, records in found.groups.items()
     }
     group_tests = {
-        name: {env: compare([row.record for row in rows]) for env, rows in of_group.items() if _each_once(rows)}
+        name: {env: compare([row.record for row in rows]) for env, rows in of_group.items()}
         for name, of_group in groups.items()
     }
     return Report(found, tables, tests, groups, group_tests, folder.resolve().name)
-
-
-def _each_once(rows: list[Row]) -> bool:
-    return len({row.method for row in rows}) == len(rows)
 
 
 # ------------------------------------------------------------------------------------------------------------ tables
@@ -100,9 +101,10 @@ def _each_once(rows: list[Row]) -> bool:
 def to_markdown(report: Report) -> str:
     """table.md."""
     lines = [
-        f"# Results in `{report.name}`",
+        f"# Results in {markdown_code(report.name)}",
         "",
-        f"By `guss report {report.name}`, from stored records. Ours ± half-width of the 90 % interval over seeds, then "
+        f"By {markdown_code(f'guss report {report.name}')}, from stored records. "
+        "Ours ± half-width of the 90 % interval over seeds, then "
         "[the paper's Table 1]; of the safe methods the best by each measure in bold. MAR: mean reward of the second "
         "half of the episodes; MRCP: thousands of real steps until an episode reaches the threshold, if it ever does; "
         "p(unsafe): unsafe steps of all episodes, transient: of the first 15 %. Pareto rank: by MAR and p(unsafe), 1 "
@@ -112,7 +114,8 @@ def to_markdown(report: Report) -> str:
     if len(report.tables) > 1:
         lines += ["", *table.overview(report.tables)]
     for env, rows in report.tables.items():
-        lines += ["", f"## {_heading(env, rows)}", "", *verdict_of(env, rows, report.tests[env]), "", *main_table(rows)]
+        lines += ["", f"## {_heading(env, rows)}", "", *map(markdown, verdict_of(rows, report.tests[env])), ""]
+        lines += main_table(rows)
         lines += [
             "",
             "How sure: interquartile means over seeds with bootstrap intervals, half-widths over pooled episodes.",
@@ -120,43 +123,44 @@ def to_markdown(report: Report) -> str:
         lines += ["", *sure_table(rows)]
         lines += _against_hero(rows, report.tests[env])
     for name, tables in report.groups.items():
-        lines += ["", f"## {group_title(report, name)} (`{name}/`)"]
+        lines += ["", f"## {markdown_title(group_title(report, name))} ({markdown_code(f'{name}/')})"]
         for env, rows in tables.items():
             lines += ["", f"### {_heading(env, rows)}", "", *main_table(rows)]
             told = _told_differences(report, rows)
             lines += ["", *told] if told else []
             lines += _against_hero(rows, report.group_tests[name].get(env, []))
     lines += ["", "## What is missing, partial or mixed", ""]
-    lines += [f"- {note}" for note in report.found.notes] or ["Nothing that is known of."]
+    lines += [f"- {markdown(note)}" for note in report.found.notes] or ["Nothing that is known of."]
     lines += ["", "## Where the numbers come from", "", "| run | command | commit | machine |", "|---|---|---|---|"]
     for record in all_records(report):
         origin = record.origin
-        where = f"{record.group}/{record.name}".lstrip("/")
-        machine = machine_of(record)
-        lines.append(f"| {where} | `{origin.get('command', '?')}` | {str(origin.get('commit'))[:10]} | {machine} |")
+        command, commit = origin.get("command", "?"), str(origin.get("commit"))[:10]
+        cells = [markdown(record.where), markdown_code(command, cell=True), markdown(commit)]
+        lines.append(f"| {' | '.join(cells)} | {markdown(machine_of(record))} |")
     return "\n".join(lines) + "\n"
 
 
 def _against_hero(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
-    """The tests of all others against GuSS, where it is among them."""
-    if not tests or all(row.method != HERO for row in rows):
+    """The tests of all others against GuSS, where it is among them, once."""
+    heroes = [row for row in rows if row.method == HERO]
+    if not tests or len(heroes) != 1:
         return []
     told = "Welch's t-test against GuSS, over seeds; corrected for all pairs by Holm; over pooled episodes."
-    return ["", told, "", *against_table(rows, tests, HERO)]
+    return ["", told, "", *against_table(rows, tests, heroes[0].key)]
 
 
 def _heading(env: str, rows: list[Row]) -> str:
-    measure = metrics.MEASURES[measure_of(env, rows[0].record.episodes)]
+    measure = metrics.MEASURES[rows[0].record.measure]
     threshold = THRESHOLDS.get(env)
     told = "" if threshold is None else f", threshold {table.number(threshold, 1)}"
-    return f"{label_of_env(env)} (MAR: {measure}{told})"
+    return f"{markdown(rows[0].record.env_label)} (MAR: {measure}{told})"
 
 
 def group_title(report: Report, name: str) -> str:
     """What a group is: the heading of the README.md in its folder, else the folder's name."""
     readme = report.found.folder / name / "README.md"
-    first = readme.read_text().splitlines()[:1] if readme.exists() else []
-    return first[0].lstrip("# ") if first else f"Further runs: {name}"
+    first = readme.read_text(errors="replace").splitlines()[:1] if readme.is_file() else []
+    return one_line(first[0].lstrip("# ")) if first else one_line(f"Further runs: {name}")
 
 
 def all_records(report: Report) -> list[Record]:
@@ -171,16 +175,19 @@ def machine_of(record: Record) -> str:
 
 
 def differences(report: Report, record: Record) -> list[str]:
-    """By which settings a run of a group differs from the one that it can be compared with."""
-    rival = next((r for r in report.found.records if (r.env, r.method) == (record.env, record.method)), None)
-    if rival is None:
-        return []
-    mine, other = flat(record.config), flat(rival.config)
-    return [
-        f"{key} {mine.get(key, 'default')} instead of {other.get(key, 'default')}"
-        for key in sorted({*mine, *other})
-        if mine.get(key) != other.get(key)
-    ]
+    """By which settings a run of a group differs from the one that it can be compared with: the nearest one."""
+    rivals = [r for r in report.found.records if (r.env, r.method) == (record.env, record.method)]
+    mine, found = flat(record.config), list[list[str]]()
+    for rival in rivals:
+        other, beside = flat(rival.config), "" if len(rivals) == 1 else f" of {rival.label}"
+        found.append(
+            [
+                f"{key} {mine.get(key, 'default')} instead of {other.get(key, 'default')}{beside}"
+                for key in sorted({*mine, *other})
+                if mine.get(key) != other.get(key)
+            ]
+        )
+    return min(found, key=len, default=[])
 
 
 def _told_differences(report: Report, rows: list[Row]) -> list[str]:
@@ -188,31 +195,21 @@ def _told_differences(report: Report, rows: list[Row]) -> list[str]:
     found = {row.record.name: texts for row in rows if (texts := differences(report, row.record))}
     shared = [text for text in next(iter(found.values()), []) if all(text in texts for texts in found.values())]
     if len(found) < 2 or not shared:
-        return [f"- `{name}`: {'; '.join(texts)}" for name, texts in found.items()]
+        return [f"- {markdown_code(name)}: {markdown('; '.join(texts))}" for name, texts in found.items()]
     own = {name: [text for text in texts if text not in shared] for name, texts in found.items()}
     return [
-        f"- all: {'; '.join(shared)}",
-        *(f"- `{name}` also: {'; '.join(more)}" for name, more in own.items() if more),
+        f"- all: {markdown('; '.join(shared))}",
+        *(f"- {markdown_code(name)} also: {markdown('; '.join(more))}" for name, more in own.items() if more),
     ]
-
-
-def flat(settings: dict[str, Any], before: str = "") -> dict[str, str]:
-    """Nested settings as `fit.loss`: "nll"."""
-    found: dict[str, str] = {}
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{before}{key}.")
-        else:
-            found[f"{before}{key}"] = str(value)
-    return found
 
 
 def everything(report: Report) -> dict[str, Any]:
     """report.json: what table.json has no room for."""
     return {
         "folder": report.name,
+        "environments": {env: rows[0].record.env_label for env, rows in report.tables.items()},
         "notes": report.found.notes,
-        "verdicts": {env: verdict_of(env, rows, report.tests[env]) for env, rows in report.tables.items()},
+        "verdicts": {env: verdict_of(rows, report.tests[env]) for env, rows in report.tables.items()},
         "tests": report.tests,
         "group_tests": report.group_tests,
         "groups": {
@@ -242,23 +239,24 @@ def draw_all(report: Report, folder: Path, tell: Callable[[str], Any]) -> tuple[
 
     def keep(env: str, kind: str, figure: Any) -> None:
         if figure is not None:
-            drawn[env, kind] = save_figure(figure, folder / f"{kind}-{env}".rstrip("-"))
+            drawn[env, kind] = save_figure(figure, folder / (f"{kind}-{stem_of(env)}" if env else kind))
 
     for env, rows in report.tables.items():
         records = report.found.of_env(env)
         random = next((record for record in records if record.method == "random"), None)
         acting = [record for record in records if record is not random] or records
-        tell(f"maps of states, {label_of_env(env)}")
-        maps = read_all_maps(report.found, env, notes)
+        label = rows[0].record.env_label
+        tell(f"maps of states, {label}")
+        mapped = read_all_maps(report.found, env, notes)
         parts: dict[str, Callable[[], Any]] = {
             "learning": partial(draw_learning, acting, random),
             "pareto": partial(figures.draw_pareto, env, rows),
-            "model": partial(figures.draw_model, env, records),
-            "coverage": partial(figures.draw_coverage, env, maps),
-            "states": partial(figures.draw_states, env, maps),
+            "model": partial(figures.draw_model, records),
+            "coverage": partial(figures.draw_coverage, mapped),
+            "states": partial(figures.draw_states, mapped),
         }
         for kind, draw in parts.items():
-            tell(f"figure {kind}, {label_of_env(env)}")
+            tell(f"figure {kind}, {label}")
             keep(env, kind, draw())
     tell("figure gallery")
     keep("", "gallery", figures.draw_gallery([*(["safe-toy"] if report.found.toys else []), *report.tables]))
@@ -267,25 +265,41 @@ def draw_all(report: Report, folder: Path, tell: Callable[[str], Any]) -> tuple[
         from guss.runs.toy import load_toy
 
         tell("figures of the toy world")
-        data, records_of = load_toy(home)
-        keep("", f"{home.name}-exploration", draw_exploration(data, records_of))
-        keep("", f"{home.name}-trajectories", draw_trajectories(data, records_of))
+        where = home.relative_to(report.found.folder).as_posix()
+        stem = file_stem(where, kept=True)
+        try:
+            data, records_of = load_toy(home)
+            keep("", f"{stem}-exploration", draw_exploration(data, records_of))
+            keep("", f"{stem}-trajectories", draw_trajectories(data, records_of))
+        except (GussError, KeyError, TypeError, ValueError) as error:
+            told = report.found.brief(error) if isinstance(error, GussError) else f"{type(error).__name__}: {error}"
+            notes.append(f"{where}: the figures of its toy world cannot be drawn: {told}.")
     return drawn, notes
 
 
-def read_all_maps(gathered: Gathered, env: str, notes: list[str]) -> dict[str, dict[str, Any]]:
-    """Where the states of each method lie, of those that have stored it; what cannot be read is told."""
-    found, records = {}, gathered.of_env(env)
+def read_all_maps(gathered: Gathered, env: str, notes: list[str]) -> figures.Mapped:
+    """Where the states of each run lie, of those that have stored it; what cannot be read is told."""
+    found, lacking, records = list[tuple[Record, dict[str, Any]]](), list[str](), gathered.of_env(env)
+    plane = None
+    try:
+        plane = maps.shared_plane([record.home for record in records if not (record.home / maps.NAME).exists()])
+    except GussError:  # noted below, with the run that it is of
+        plane = None
     for record in records:
         try:
-            maps = read_maps(record.home)
+            mine = maps.read_maps(record.home, plane)
         except GussError as error:
-            who = f"{label_of_env(record.env)}, {label_of(record.method)}"
-            notes.append(f"{who}: no map of its states: {gathered.brief(error)}.")
+            notes.append(f"{record.who}: no map of its states: {gathered.brief(error)}.")
             continue
-        if maps is not None:
-            found[record.method] = maps
-    if found and len(found) < len(records):
-        lacking = ", ".join(label_of(record.method) for record in records if record.method not in found)
-        notes.append(f"{label_of_env(records[0].env)}: neither maps nor traces of {lacking}.")
+        if mine is None:
+            lacking.append(record.label)
+        else:
+            found.append((record, mine))
+    if found and lacking:
+        notes.append(f"{records[0].env_label}: neither maps nor traces of {', '.join(lacking)}.")
+    if found and not figures.same_plane(found):
+        notes.append(
+            f"{records[0].env_label}: the states of its runs were counted on different planes, so how much of them was "
+            f"covered cannot be compared."
+        )
     return found

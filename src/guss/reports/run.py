@@ -9,8 +9,8 @@ import numpy as np
 
 from guss import metrics
 from guss.reports.curves import draw_learning
-from guss.reports.gathering import read_record
-from guss.reports.measuring import THRESHOLDS, measure_of, per_seed, plain
+from guss.reports.gathering import identified, read_record
+from guss.reports.measuring import THRESHOLDS, per_seed, plain
 from guss.reports.style import save_figure
 
 
@@ -23,7 +23,7 @@ def summarise_run(home: Path) -> dict[str, Any]:
         "method": record.method,
         "seeds": len(record.seeds),
         "episodes": record.done,
-        "measure": measure_of(record.env, record.episodes),
+        "measure": record.measure,
         "threshold": THRESHOLDS.get(record.env),
         "reached": int((~np.isnan(found["mrcp_ksteps"])).sum()),
     } | {name: plain(metrics.interval(values)) for name, values in found.items()}
@@ -47,4 +47,4 @@ def write_figures(homes: list[Path]) -> list[Path]:
     """The learning curves of the first run, beside those of the others, in its folder."""
     folder = homes[0] / "figures"
     folder.mkdir(exist_ok=True)
-    return save_figure(draw_learning([read_record(home) for home in homes]), folder / "learning")[:1]
+    return save_figure(draw_learning(identified([read_record(home) for home in homes])), folder / "learning")[:1]

@@ -1,8 +1,12 @@
-"""How figures look: a colour and a line per method (told apart without colour too), PNG and SVG of each."""
+"""How figures look: a colour and a line per row (distinct without colour too), PNG and SVG of each."""
 
 from __future__ import annotations
 
+import math
+import textwrap
 import zlib
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from guss.reports.escaping import LONGEST, one_line, plot_text
 from guss.runs.records import short_name
 
 # Okabe and Ito's palette, readable by the colour-blind.
@@ -47,21 +52,48 @@ _LINES = ("-", "--", "-.", ":")
 
 
 def style_of(method: str) -> dict[str, Any]:
-    """Line style of a method, the same wherever it is shown; ones we do not know get theirs by their name."""
-    number = zlib.crc32(method.encode())
+    """Line style of a method in figures, the same wherever it is shown; unknown ones get theirs by their name."""
+    number = zlib.crc32(method.encode(errors="surrogatepass"))
     other = (method, _OTHERS[number % len(_OTHERS)], _LINES[number // len(_OTHERS) % len(_LINES)])
-    label, colour, line = _STYLES.get(method, other)
-    return {"label": label, "color": colour, "linestyle": line}
+    _, colour, line = _STYLES.get(method, other)
+    return {"label": plot_text(label_of(method)), "color": colour, "linestyle": line}
+
+
+def distinct_styles(methods: Sequence[str], labels: Sequence[str]) -> list[dict[str, Any]]:
+    """The styles of rows that are shown together, each with its label; no two look the same.
+
+    The first row of a method has the method's style, further ones its colour with another line where one is free.
+    """
+    first = {method: style_of(method) for method in methods}
+    looks = [style for method, style in first.items() if method in _STYLES]  # they keep theirs
+    looks += [style for method, style in first.items() if method not in _STYLES]
+    taken = set[tuple[str, str]]()
+    for style in looks:
+        style |= _free_look(style, taken)
+    styles = []
+    for i, (method, label) in enumerate(zip(methods, labels, strict=True)):
+        look = _free_look(first[method], taken) if method in methods[:i] else {}
+        styles.append(first[method] | look | {"label": folded(label, 36)})
+    return styles
+
+
+def _free_look(style: dict[str, Any], taken: set[tuple[str, str]]) -> dict[str, str]:
+    """This style's colour and line, or the nearest that nothing else has; with more rows than looks, they repeat."""
+    colours = dict.fromkeys([style["color"], *_OTHERS, *(colour for _, colour, _ in _STYLES.values())])
+    lines = dict.fromkeys([style["linestyle"], *_LINES])
+    look = next((look for look in product(colours, lines) if look not in taken), (style["color"], style["linestyle"]))
+    taken.add(look)
+    return {"color": look[0], "linestyle": look[1]}
 
 
 def label_of(method: str) -> str:
     """A method's name as the paper writes it."""
-    return str(style_of(method)["label"])
+    return _STYLES[method][0] if method in _STYLES else one_line(method, LONGEST) or "(no name)"
 
 
 def label_of_env(env: str) -> str:
-    """An environment's name as the paper writes it; an own one's file and function."""
-    return _ENVS.get(env, short_name(env))
+    """An environment's name as the paper writes it; another's file and function."""
+    return _ENVS.get(env) or one_line(short_name(env), LONGEST) or "(no name)"
 
 
 def _our_look() -> None:
@@ -80,9 +112,22 @@ def new_canvas(width: float, height: float, dpi: int) -> Any:
     return plt.figure(figsize=(width, height), dpi=dpi, layout="constrained")
 
 
+def folded(label: str, width: int) -> str:
+    """A label in a figure, in up to four lines of so many characters."""
+    lines = textwrap.wrap(one_line(label), width, max_lines=4, placeholder=" …") or [""]
+    return "\n".join(plot_text(line) for line in lines)
+
+
+def legend_columns(labels: Sequence[str], most: int) -> int:
+    """Columns of a legend below a figure: at most so many, fewer where labels are long, its rows equally full."""
+    longest = max((len(line) for label in labels for line in label.split("\n")), default=1)
+    most = most if longest <= 20 else max(1, min(most, 110 // (longest + 8)))
+    return math.ceil(len(labels) / math.ceil(len(labels) / most))
+
+
 def save_figure(figure: Any, path: Path) -> list[Path]:
     """Write `path`.png and `path`.svg."""
-    files = [path.with_suffix(".png"), path.with_suffix(".svg")]
+    files = [path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")]  # a dot in it is no suffix
     figure.savefig(files[0], dpi=150, metadata={"Software": None})
     figure.savefig(files[1], metadata={"Date": None})
     plt.close(figure)

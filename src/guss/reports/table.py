@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from guss import metrics
-from guss.baselines import BASELINES
-from guss.planners import PLANNERS
+from guss.reports.escaping import latex, markdown
 from guss.reports.gathering import Record
-from guss.reports.measuring import MEASURES, THRESHOLDS, measure_of, per_seed, plain, planning, pooled
+from guss.reports.identity import json_keys
+from guss.reports.measuring import MEASURES, THRESHOLDS, per_seed, plain, planning, pooled
 from guss.reports.paper import paper_figures, paper_methods
-from guss.reports.style import label_of, label_of_env
+from guss.runs.facts import MethodKind
 
 SECTIONS = ("safe, with a model", "reward alone, with a model", "without a model", "for comparison")
 """The paper's blocks of rows, and one for what it does not have."""
@@ -32,7 +32,7 @@ HEADS = {
 
 @dataclass
 class Row:
-    """A method on an environment: its measures, how sure they are, and what they cost."""
+    """A method with its settings on an environment: its measures, how sure they are, and what they cost."""
 
     record: Record
     section: str
@@ -47,13 +47,18 @@ class Row:
 
     @property
     def method(self) -> str:
-        """Its name."""
+        """The method's name."""
         return self.record.method
 
     @property
+    def key(self) -> str:
+        """Its identity among the rows of its environment."""
+        return self.record.key
+
+    @property
     def label(self) -> str:
-        """Its name as the paper writes it."""
-        return label_of(self.method)
+        """The same for readers, the method as the paper writes it."""
+        return self.record.label
 
     @property
     def share_reached(self) -> float:
@@ -65,17 +70,13 @@ class Row:
         return [self.measures[name]["mean"], self.measures[name]["half"]]
 
 
-def section_of(method: str) -> tuple[str, bool]:
-    """In which block of the table a method stands, and whether it is a safe one."""
-    if method in BASELINES.names():
-        kind = BASELINES[method].item
-        if kind.model_based:
-            return SECTIONS[0 if kind.safe else 1], kind.safe
-        return SECTIONS[2], kind.safe
-    if method not in PLANNERS.names():  # a plugin's, not loaded
+def section_of(kind: MethodKind | None) -> tuple[str, bool]:
+    """In which block of the table a method stands, and whether it is a safe one; None: nothing is known of it."""
+    if kind is None or not (kind.plans or kind.policy):
         return SECTIONS[3], False
-    judges = PLANNERS[method].item.judges
-    return SECTIONS[{"cost": 0, "penalty": 0, "reward": 1, "nothing": 3}[judges]], judges in ("cost", "penalty")
+    if kind.policy and not kind.model_based:
+        return SECTIONS[2], kind.safe
+    return SECTIONS[0 if kind.safe else 1], kind.safe
 
 
 def rows_of(records: list[Record]) -> list[Row]:
@@ -99,7 +100,7 @@ def rows_of(records: list[Record]) -> list[Row]:
 
 
 def _row(record: Record) -> Row:
-    section, safe = section_of(record.method)
+    section, safe = section_of(record.kind)
     paper, found, together = paper_figures(record.env, record.method), per_seed(record), pooled(record)
     measures = {}
     for name in MEASURES:
@@ -125,15 +126,21 @@ def _row(record: Record) -> Row:
 
 
 def to_json(tables: dict[str, list[Row]]) -> dict[str, Any]:
-    """`<env>.<method>.<measure> = [mean, half-width]`, in snake_case, and beside them what else is known of the row."""
-    snake = lambda name: name.replace("-", "_")  # noqa: E731
-    return {snake(env): {snake(row.method): plain_row(row) for row in rows} for env, rows in tables.items()}
+    """`<env>.<method>.<measure> = [mean, half-width]`, in snake_case, and beside them what else is known of the row.
+
+    Of a method with several settings each has its key: `guss_horizon_10`.
+    """
+    return {
+        env: dict(zip(json_keys(row.key for row in rows), map(plain_row, rows), strict=True))
+        for env, rows in zip(json_keys(tables), tables.values(), strict=True)
+    }
 
 
 def plain_row(row: Row) -> dict[str, Any]:
     """A row as table.json has it."""
     m = row.measures
     return {name: row.pair(name) for name in MEASURES} | {
+        "label": row.label,
         "seeds": len(row.record.seeds),
         "episodes": row.record.done,
         "reached": m["mrcp_ksteps"]["reached"],
@@ -170,28 +177,28 @@ def _paper_text(paper: list[float] | None) -> str:
 
 
 def in_table(rows: Iterable[Row], cells: Callable[[Row], list[str]], heads: list[str]) -> list[str]:
-    """Lines of a Markdown table, a line between sections as the paper has it."""
+    """Lines of a Markdown table, a line between sections as the paper has it; `cells` follow a row's label."""
     lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
     section = None
     for row in rows:
         if row.section != section:
             section = row.section
             lines.append(f"| *{section}* |" + " |" * (len(heads) - 1))
-        lines.append("| " + " | ".join(cells(row)) + " |")
+        lines.append("| " + " | ".join([markdown(row.label), *cells(row)]) + " |")
     return lines
 
 
 def overview(tables: dict[str, list[Row]]) -> list[str]:
     """All environments at a glance: reward and unsafe steps of every method that the paper has, [the paper's]."""
-    methods = [*paper_methods(), "random"]
-    found = {(env, row.method): row for env, rows in tables.items() for row in rows}
-    shown = [method for method in methods if any((env, method) in found for env in tables)]
-    heads = ["method", *(head for env in tables for head in (f"{label_of_env(env)}: MAR", "unsafe [%]"))]
+    found = {(env, row.key): row for env, rows in tables.items() for row in rows}
+    shown = {row.key: row for method in [*paper_methods(), "random"] for row in found.values() if row.method == method}
+    names = [markdown(rows[0].record.env_label) for rows in tables.values()]
+    heads = ["method", *(head for name in names for head in (f"{name}: MAR", "unsafe [%]"))]
     lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
-    for method in shown:
-        cells = [label_of(method)]
+    for key, first in shown.items():
+        cells, method = [markdown(first.label)], first.method
         for env in tables:
-            row = found.get((env, method))
+            row = found.get((env, key))
             for name, digits in (("mar", 2), ("unsafe_pct", 2)):
                 m = None if row is None else row.measures[name]
                 ours = "–" if m is None else number(m["mean"], digits)
@@ -217,7 +224,7 @@ def main_table(rows: list[Row]) -> list[str]:
         record = row.record
         count = f"{record.done}" if record.done == record.asked else f"{record.done} of {record.asked}"
         evaluations = "–" if row.evaluations is None else f"{row.evaluations:,}"
-        return [row.label, f"{len(record.seeds)} × {count}", *told, str(row.rank), number(row.plan_ms, 2), evaluations]
+        return [f"{len(record.seeds)} × {count}", *told, str(row.rank), number(row.plan_ms, 2), evaluations]
 
     heads = ["method", "seeds × episodes", *(HEADS[name][0] for name in MEASURES)]
     return in_table(rows, cells, [*heads, "Pareto rank", "ms per step", "predictions per step"])
@@ -232,28 +239,28 @@ def sure_table(rows: list[Row]) -> list[str]:
             m = row.measures[name]
             between = "" if m["iqm_low"] is None else f" [{number(m['iqm_low'])}, {number(m['iqm_high'])}]"
             told += [f"{number(m['iqm'])}{between}", f"± {number(m['pooled'])}"]
-        return [row.label, *told]
+        return told
 
     heads = [h for name in ("MAR", "p(unsafe)", "transient") for h in (f"{name}: IQM [90 %]", "pooled")]
     return in_table(rows, cells, ["method", *heads])
 
 
 def against_table(rows: list[Row], tests: list[dict[str, Any]], against: str) -> list[str]:
-    """Welch's p-values of one method against the others: over seeds, corrected by Holm, and pooled."""
-    name = label_of(against)
+    """Welch's p-values of one row, by its key, against the others: over seeds, corrected by Holm, and pooled."""
+    name = markdown(next(row.label for row in rows if row.key == against))
     heads = [h for m in ("MAR", "p(unsafe)") for h in (f"{m}: {name} less it", "p", "p (Holm)", "p (pooled)")]
     by_pair = {(t["measure"], t["a"], t["b"]): t for t in tests}
 
     def cells(row: Row) -> list[str]:
         told = []
         for measure in ("mar", "unsafe_pct"):
-            test, sign = by_pair.get((measure, against, row.method)), 1.0
+            test, sign = by_pair.get((measure, against, row.key)), 1.0
             if test is None:
-                test, sign = by_pair[measure, row.method, against], -1.0
+                test, sign = by_pair[measure, row.key, against], -1.0
             told += [number(sign * test["difference"]), *(p_text(test[p]) for p in ("p", "p_holm", "p_pooled"))]
-        return [row.label, *told]
+        return told
 
-    return in_table((row for row in rows if row.method != against), cells, ["method", *heads])
+    return in_table((row for row in rows if row.key != against), cells, ["method", *heads])
 
 
 def p_text(p: float | None) -> str:
@@ -276,14 +283,14 @@ def to_latex(tables: dict[str, list[Row]]) -> str:
         threshold = THRESHOLDS.get(env)
         told = "" if threshold is None else rf", $r_{{thr}} = {threshold:g}$"
         width = 1 + 2 * len(MEASURES)
-        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{_escape(label_of_env(env))}{told}}} \\"]
+        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{latex(rows[0].record.env_label)}{told}}} \\"]
         section = None
         for row in rows:
             if row.section != section:
                 lines.append(rf"\cmidrule(l){{2-{width}}}")
             section = row.section
             cells = [cell for name in MEASURES for cell in _latex_cells(row.measures[name])]
-            lines.append(f"{_escape(row.label)} & " + " & ".join(cells) + r" \\")
+            lines.append(f"{latex(row.label)} & " + " & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -296,19 +303,15 @@ def _latex_cells(m: dict[str, Any]) -> tuple[str, str]:
     return ours, rf"\textcolor{{gray}}{{{theirs}}}"
 
 
-def _escape(text: str) -> str:
-    return "".join(f"\\{c}" if c in "&%$#_{}" else c for c in text)
-
-
 # ------------------------------------------------------------------------------------------------------------- words
 
 
-def verdict_of(env: str, rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
+def verdict_of(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
     """In words: which safe method earns most, which is safest, and how sure that is."""
     safe = [row for row in rows if row.safe]
     if not safe:
         return ["There is no safe method among these runs."]
-    measure = "return" if measure_of(env, rows[0].record.episodes) == "return" else "mean reward"
+    measure = "return" if rows[0].record.measure == "return" else "mean reward"
     told = []
     for name, what, unit in (("mar", f"highest {measure}", ""), ("unsafe_pct", "fewest unsafe steps", " %")):
         best = next(row for row in safe if row.measures[name]["best"])
@@ -316,7 +319,7 @@ def verdict_of(env: str, rows: list[Row], tests: list[dict[str, Any]]) -> list[s
         m = best.measures[name]
         text = f"Of the safe methods {best.label} has the {what}: {pair_text(m['mean'], m['half'])}{unit}"
         p = {frozenset((t["a"], t["b"])): t["p_holm"] for t in tests if t["measure"] == name}
-        apart = {row.label: p.get(frozenset((best.method, row.method))) for row in others}
+        apart = {row.label: p.get(frozenset((best.key, row.key))) for row in others}
         alike = [label for label, value in apart.items() if value is not None and value >= 0.05]
         unsure = [label for label, value in apart.items() if value is None]
         if alike:

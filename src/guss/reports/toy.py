@@ -10,6 +10,7 @@ import numpy as np
 
 from guss import metrics
 from guss.envs.toy import ToyLayout
+from guss.reports.escaping import plot_text
 from guss.reports.style import new_figure, save_figure, style_of
 from guss.runs.toy import load_toy, safe_cells
 
@@ -152,7 +153,7 @@ def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarr
     settings = data["config"]
     legend.set_title(
         f"Mean over {seeds}, ± one standard deviation\n"
-        f"{settings['budget']} plans of {settings['horizon']} steps, perfect model",
+        f"{plot_text(settings['budget'])} plans of {plot_text(settings['horizon'])} steps, perfect model",
         fontsize=9,
     )
     return figure

@@ -1,9 +1,14 @@
-"""A small copy of runs, to keep or to share: settings, records, maps, a film; without traces and checkpoints."""
+"""A small copy of runs, to keep or to share: settings, records, maps, an animation; without traces and checkpoints.
+
+Only stored files are read, and bundled environments planned again for their animation; other people's code is imported
+only where the caller asks for it (`replay`).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +16,10 @@ from guss.checkpoint import write_atomically
 from guss.errors import GussError
 from guss.runs import films, maps
 from guss.runs.config import RunConfig
+from guss.runs.facts import is_bundled, read_stored
 from guss.runs.records import packed_bytes, raw_lines, read_lines, trace_path, write_packed
 from guss.runs.running import checkpoint_path, read_config
+from guss.usercode import no_user_code
 
 
 class Packed(NamedTuple):
@@ -52,7 +59,7 @@ def check_target(home: Path, out: Path) -> Path:
         raise GussError(f"{target} is there already and holds no run; nothing was changed. Remove it first")
     if not (target / "config.json").exists():
         return target
-    if read_config(target) != read_config(home):
+    if read_stored(target).config != read_stored(home).config:
         raise GussError(f"{target} holds a run with other settings than {home}; nothing was changed")
     if (target / "episodes.jsonl").exists():
         raise GussError(f"{target} holds the run itself, not a packed copy of it; nothing was changed")
@@ -66,25 +73,28 @@ def check_target(home: Path, out: Path) -> Path:
     return target
 
 
-def pack_run(home: Path, out: Path, *, film: bool = True, on_step: films.OnStep = None) -> Packed:
+def pack_run(home: Path, out: Path, *, film: bool = True, replay: bool = False, on_step: films.OnStep = None) -> Packed:
     """Copy what is small, make what is missing. A run that is under way is packed as far as its finished episodes.
 
-    `on_step`: is told the step and the number of steps while an episode is planned again for its film.
+    `replay`: for the animation, import environments, planners and models that are not part of guss. `on_step` is called
+    with the step and the number of steps while an episode is planned again.
     """
-    target, config = check_target(home, out), read_config(home)
+    with no_user_code("a pack"):
+        target, seeds = check_target(home, out), read_stored(home).config["seeds"]
     rows = raw_lines(home / "episodes.jsonl")
-    done = _finished([row for row, _ in rows], config)
+    done = _finished([row for row, _ in rows], len(seeds))
     if not done:
         raise GussError(f"{home} has no finished episode yet")
     lines = {"episodes.jsonl": b"".join(line for row, line in rows if row["episode"] in done)}
     timings = raw_lines(home / "timings.jsonl")
     lines["timings.jsonl"] = b"".join(line for row, line in timings if row["episode"] in done)
     missing, made = [], {}
-    made[maps.NAME] = maps.make_maps(home) or maps.read_maps(home)
-    if made[maps.NAME] is None:
-        missing.append("no maps: it has no traces, or observations of one number")
+    with no_user_code("a pack"):
+        made[maps.NAME], why = _maps(home)
+    missing += [why] if why else []
     if film:
-        made[films.NAME], why = _film(home, config, done, on_step)
+        with nullcontext() if replay else no_user_code("a pack without --replay"):
+            made[films.NAME], why = _film(home, done, replay, on_step)
         missing += [why] if why else []
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -103,17 +113,32 @@ def pack_run(home: Path, out: Path, *, film: bool = True, on_step: films.OnStep 
     return Packed(target, len(done), {name: (target / name).stat().st_size for name in names}, tuple(missing))
 
 
-def _finished(rows: list[dict[str, Any]], config: RunConfig) -> set[int]:
+def _finished(rows: list[dict[str, Any]], num_seeds: int) -> set[int]:
     """The episodes that every seed has."""
     count = Counter(row["episode"] for row in rows)
-    return {episode for episode, seeds in count.items() if seeds == len(config.seeds)}
+    return {episode for episode, seeds in count.items() if seeds == num_seeds}
 
 
-def _film(home: Path, config: RunConfig, done: set[int], on_step: films.OnStep) -> tuple[dict[str, Any] | None, str]:
-    """The film that is there, or a new one; or why there is none."""
+def _maps(home: Path) -> tuple[dict[str, Any] | None, str]:
+    """The maps of its traces, else those that are there; or why there are none."""
+    why = "it has no traces, or observations of one number"
+    try:
+        made = maps.make_maps(home)
+    except GussError as error:
+        made, why = None, str(error)
+    if made is None and (home / maps.NAME).exists():
+        made = maps.read_maps(home)
+    return made, "" if made is not None else f"no maps: {why}"
+
+
+def _film(home: Path, done: set[int], replay: bool, on_step: films.OnStep) -> tuple[dict[str, Any] | None, str]:
+    """The animation that is there, or a new one; or why there is none."""
     stored = films.read_film(home)
     if stored is not None:
         return stored, ""
+    if not replay and not is_bundled(read_stored(home).config):
+        return None, "no film: it takes code that is not part of guss, which is imported with --replay only"
+    config: RunConfig = read_config(home)
     traced = [e for e in sorted(done) if all(trace_path(home, seed, e).exists() for seed in config.seeds)]
     if not traced:
         return None, "no film: it has no traces"

@@ -17,10 +17,12 @@ from guss.agent.traces import Trace
 from guss.checkpoint import Stored, sync_folder, write_atomically
 from guss.errors import GussError, GussWarning
 from guss.runs.config import RunConfig
+from guss.runs.facts import KEY, facts_of
 from guss.runs.integrity import RECORDS, Tally, kept_records
 from guss.runs.learning import PlanningLoop
 from guss.runs.locking import locked
 from guss.runs.loops import EpisodeNews, FinalFit, Loop
+from guss.runs.maps import keep_maps
 from guss.runs.policies import PolicyLoop
 from guss.runs.records import (
     SCHEMA,
@@ -86,7 +88,7 @@ def run_one(
         for name in RECORDS:
             (home / name).write_bytes(b"")
         write_start(home, data)
-        about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin}
+        about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config)}
         about["sources"] = source_digests(config)
         write_json(home / "config.json", about)
         sync_folder(home.parent)
@@ -162,6 +164,7 @@ def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs:
             writers.episode(rows, timing)
             if on_episode is not None:
                 on_episode(news)
+    keep_maps(home, loop.view)
 
 
 def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:

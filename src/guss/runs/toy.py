@@ -217,6 +217,8 @@ def load_toy(home: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray
         raise GussError(f"{home} holds no toy experiment that can be read: {error}") from error
     records = {}
     for method in methods:
+        if Path(str(method)).name != method:
+            raise GussError(f"{home / 'config.json'} names a method {method!r}, which cannot be that of a record")
         what = f"the record of {method!r} in {home}"
         with reading(f"{what} cannot be read"), (home / "records" / f"{method}.npz").open("rb") as file:
             records[method] = read_npz(file, MAX_DATA.budget(what))

@@ -4,6 +4,7 @@ const payload = JSON.parse(document.getElementById("payload").textContent);
 const filled = (list) => Array.isArray(list) && list.length > 0;
 const sentences = (list, attributes = {}) => (list ?? []).map((text) => make("p", attributes, prose(text)));
 
+const idOf = (env) => `env-${env.id ?? env.name}`;
 const hint = (text) => make("p", { class: "hint" }, text);
 
 function folded(title, about, ...content) {
@@ -12,7 +13,7 @@ function folded(title, about, ...content) {
 
 function header() {
   const places = [
-    ...(payload.envs ?? []).map((env) => [`env-${env.name}`, env.label]),
+    ...(payload.envs ?? []).map((env) => [idOf(env), env.label]),
     ...(filled(payload.groups) ? [["further", "Further comparisons"]] : []),
     ...(filled(payload.figures) ? [["figures", "Figures"]] : []),
     ...(filled(payload.runs) ? [["runs", "Runs"]] : []),
@@ -60,7 +61,7 @@ const ABOUT_TESTS = "Do two methods differ? Welch's test of their seeds, two-sid
 const ABOUT_IQM = "The mean of the middle half of the seeds, with its bootstrap interval.";
 
 function environment(env) {
-  const id = `env-${env.name}`;
+  const id = idOf(env);
   return make("section", { id, class: "env", "aria-labelledby": `${id}-title` },
     make("h2", { id: `${id}-title` }, env.label),
     env.about ? make("p", { class: "about" }, prose(env.about)) : null,
@@ -134,7 +135,7 @@ function card(run) {
   const facts = [
     ["folder", run.folder ? folderOf(run) : null], ["seeds", seedsOf(run)], ["episodes", run.episodes], ["settings", run.settings],
     ["date", run.date], ["commit", run.commit ? make("code", { title: run.commit }, run.commit.slice(0, 12)) : null],
-    ["machine", run.machine], ["versions", run.versions],
+    ["machine", run.machine], ["versions", run.versions], ["plugins", run.plugins],
   ].filter(([, value]) => value !== null && value !== undefined && value !== "");
   const button = make("button", {
     type: "button", class: "small copy", "aria-label": `copy the command of ${run.run}`, click: () => copy(button, run.command),
