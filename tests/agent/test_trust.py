@@ -1,5 +1,8 @@
 """Wrong results that nobody would notice: limits ignored, costs that are no numbers, unknown taken for safe."""
 
+import gc
+import threading
+
 import gymnasium
 import jax
 import numpy as np
@@ -159,16 +162,16 @@ def test_a_cost_may_be_any_kind_of_number():
 
 
 def test_an_agent_does_not_close_the_environment_it_was_given():
+    before = set(threading.enumerate())
     env = Drifting()
     env.spec = gymnasium.envs.registration.EnvSpec("Drifting-v0", max_episode_steps=5)
     agent = Agent(env, **SMALL)
     agent.learn(1)
     del agent
-    import gc
-
     gc.collect()
-    for thread in [t for t in __import__("threading").enumerate() if t.name == "guss environment"]:
-        thread.join(timeout=1.0)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=10.0)
+        assert not thread.is_alive()
     assert env.closed == 0
     env.reset(seed=0)
     env.step(np.zeros(1))

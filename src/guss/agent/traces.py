@@ -204,7 +204,8 @@ def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] 
     for name, value in held.items():
         if value.dtype.kind not in "fiub":
             raise GussError(f"the trace {path}: {name} must hold numbers, got {value.dtype}")
-        if value.ndim == 0 or len(value) != count or value.size == 0:
+        empty = value.size == 0 and name != "cost"  # a system without constraints has no costs
+        if value.ndim == 0 or len(value) != count or empty:
             raise GussError(f"the trace {path}: {name} has shape {value.shape}, but obs has {count} rows")
         if name in SCALARS and value.size != count:
             raise GussError(f"the trace {path}: {name} must have one number a row, got shape {value.shape}")

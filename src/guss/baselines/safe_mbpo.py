@@ -179,8 +179,9 @@ class SafeMbpo(Sac):
 
 
 def model_errors(report: FitReport) -> dict[str, Any]:
-    """The model's error on held-out transitions, of every seed."""
-    return {"model_r2": jnp.mean(report.r2, axis=-1), "model_nll": report.nll}
+    """The model's error on held-out transitions, of every seed: NaN if none were held out, infinite if it diverged."""
+    broken = (report.held_out > 0) & ~jnp.isfinite(report.nll)
+    return {"model_r2": jnp.mean(report.r2, axis=-1), "model_nll": jnp.where(broken, jnp.inf, report.nll)}
 
 
 @jax.jit

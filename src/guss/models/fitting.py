@@ -72,9 +72,9 @@ class FitSettings:
     """Noise on the states that costs are learned from, in standard deviations of the data: plans keep that far away."""
     reward_margin: float = 0.1
     """How far a learned reward may leave the observed range, as a share of its width."""
-    reach: float = 2.0
-    """A state is unfamiliar where its distance from the nearest training state is more than this many times the usual
-    distance between training states."""
+    reach: float = 3.0
+    """A state is unfamiliar beyond the observed range, or where its distance from the nearest training state is more than
+    this many times the usual distance between training states."""
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:

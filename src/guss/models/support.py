@@ -12,21 +12,26 @@ from guss.models.scaling import Scaling
 NUM_POINTS = 256
 """States kept of the training data."""
 QUANTILE = 0.99
+EDGE = 0.1
+"""The observed range is widened by this share of its width."""
 NOWHERE = 1e6
 """Where places without a point lie, in standard deviations: never the nearest."""
 
 
 class Support(eqx.Module):
-    """A sample of the observed states, and the distance from its nearest point beyond which a state is unfamiliar."""
+    """A sample of the observed states, the distance from its nearest point beyond which a state is unfamiliar, and the
+    observed range of every dimension, which sets one limit on its own: an unseen side is unfamiliar from its edge on."""
 
     scaling: Scaling
     points: Float[Array, "K D"]  # standardised
     radius: Float[Array, ""]
+    low: Float[Array, "D"]  # the observed range, a little wider
+    high: Float[Array, "D"]
 
     @classmethod
     def empty(cls, size: int) -> Support:
         """No data: every state is unfamiliar."""
-        return cls(Scaling.identity(size), jnp.full((NUM_POINTS, size), NOWHERE), jnp.zeros(()))
+        return cls(Scaling.identity(size), jnp.full((NUM_POINTS, size), NOWHERE), jnp.zeros(()), *[jnp.zeros(size)] * 2)
 
     @classmethod
     def of(cls, obs: Float[Array, "rows D"], use: Bool[Array, "rows"], key: PRNGKeyArray, reach: float) -> Support:
@@ -44,12 +49,16 @@ class Support(eqx.Module):
         count = jnp.sum(there, dtype=jnp.int32)
         rank = jnp.clip((QUANTILE * count.astype(jnp.float32)).astype(jnp.int32), 0, jnp.maximum(count - 1, 0))
         usual = jnp.sort(jnp.where(there, nearest, jnp.inf))[rank]
-        return cls(scaling, points, jnp.where(count > 1, reach * usual, 0.0))
+        low = jnp.min(jnp.where(use[:, None], obs, jnp.inf), axis=0)
+        high = jnp.max(jnp.where(use[:, None], obs, -jnp.inf), axis=0)
+        wider = EDGE * (high - low)
+        return cls(scaling, points, jnp.where(count > 1, reach * usual, 0.0), low - wider, high + wider)
 
     def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""]:
-        """1 where a state is further from all points than the radius, else 0."""
+        """1 where a state is beyond the observed range of a dimension, or further from all points than the radius."""
         nearest = jnp.min(_squared_distances(self.points, self.scaling(obs)))
-        return (~(nearest <= self.radius**2)).astype(jnp.float32)  # also where it is not finite
+        inside = jnp.all((obs >= self.low) & (obs <= self.high))
+        return (~((nearest <= self.radius**2) & inside)).astype(jnp.float32)  # also where it is not finite
 
 
 def _squared_distances(points: Float[Array, "K D"], state: Float[Array, "D"]) -> Float[Array, "K"]:

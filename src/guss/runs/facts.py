@@ -6,8 +6,8 @@
       "plugins": ["my_planner.py"]
     }
 
-`facts_of(config)` is written when a run starts; `read_stored(home)` reads config.json as plain data, without imports.
-Bundled environments and methods are looked up in guss itself, so that runs from before this key are read too.
+`facts_of(config, task)` is written when a run starts; `read_stored(home)` reads config.json as plain data and imports
+nothing. Bundled environments and methods are looked up in guss itself, so that runs from before this key are read too.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from guss.planners import PLANNERS
 from guss.registry import Entry
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.records import SCHEMA, short_name
+from guss.task import Task
 from guss.usercode import no_user_code
 
 KEY = "report"
@@ -117,10 +118,9 @@ def _kind_of(method: str) -> MethodKind | None:
 # ------------------------------------------------------------------------------------------------------------ writing
 
 
-def facts_of(config: RunConfig) -> dict[str, Any]:
-    """What a report on this run needs, as plain data."""
+def facts_of(config: RunConfig, task: Task) -> dict[str, Any]:
+    """What a report on this run needs, as plain data; `task`: the one that scores its steps."""
     spec = spec_of_run(config)
-    task = config.tasks(spec.make_task())[0]
     entry = ENVS[config.env] if config.env in ENVS.names() else None
     kind = _kind_of(config.method)
     assert kind is not None  # a RunConfig names a known method

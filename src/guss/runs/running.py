@@ -88,7 +88,7 @@ def run_one(
         for name in RECORDS:
             (home / name).write_bytes(b"")
         write_start(home, data)
-        about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config)}
+        about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config, loop.task)}
         about["sources"] = source_digests(config)
         write_json(home / "config.json", about)
         sync_folder(home.parent)
