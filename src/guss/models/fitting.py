@@ -73,8 +73,8 @@ class FitSettings:
     reward_margin: float = 0.1
     """How far a learned reward may leave the observed range, as a share of its width."""
     reach: float = 3.0
-    """A state is unfamiliar beyond the observed range, or where its distance from the nearest training state is more than
-    this many times the usual distance between training states."""
+    """A state is unfamiliar beyond the observed range, or where its distance from the nearest training state is more
+    than this many times the usual distance between training states."""
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:

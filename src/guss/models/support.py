@@ -20,7 +20,7 @@ NOWHERE = 1e6
 
 class Support(eqx.Module):
     """A sample of the observed states, the distance from its nearest point beyond which a state is unfamiliar, and the
-    observed range of every dimension, which sets one limit on its own: an unseen side is unfamiliar from its edge on."""
+    observed range of every dimension: a side that was never met is unfamiliar from its edge on."""
 
     scaling: Scaling
     points: Float[Array, "K D"]  # standardised
