@@ -56,8 +56,9 @@ def test_the_distance_is_that_of_the_nearest_kept_state(count, size, seed):
 def test_new_states_of_the_same_kind_are_familiar_and_others_are_not():
     """A uniform band: of 2,000 new states nearly all are familiar, of those three widths away none is.
 
-    The radius is three times the 99 % quantile of distances between 256 points; a new state within the band is further than
-    that from all points with a probability well below 1 %, so 40 or more of 2,000 happen less than once in 10⁶ runs.
+    The radius is three times the 99 % quantile of distances between 256 points; a new state within the band is further
+    than that from all points with a probability well below 1 %, so 40 or more of 2,000 happen less than once in 10⁶
+    runs.
     """
     random = np.random.default_rng(3)
     support = support_of(random.uniform(-1, 1, (5000, 3)))
