@@ -321,7 +321,6 @@ def test_an_agent_and_a_run_start_from_costs_by_name(tmp_path, monkeypatch):
         ({"cost": ["a", "b", "c"]}, "cost must hold numbers, got <U1"),
         ({"reward": [0, 1e300, 1]}, "reward of the trace is not finite in dimension 1"),
         ({"episode": np.zeros((3, 2))}, r"episode must have one number a row, got shape \(3, 2\)"),
-        ({"cost": np.zeros((3, 0))}, r"cost has shape \(3, 0\), but obs has 3 rows"),
     ],
 )
 def test_marks_and_costs_that_mean_nothing_are_refused(tmp_path, columns, words):
