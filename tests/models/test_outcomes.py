@@ -103,6 +103,18 @@ def test_reward_and_costs_are_learned_on_data_not_seen(learned):
     assert (np.asarray(report.outcome.reward_r2) > 0.9).all()
 
 
+def test_a_reward_that_never_changes_has_no_r2_and_is_predicted_as_it_is():
+    task, keys = blank_task(), jax.random.split(jax.random.key(0), SEEDS)
+    fresh = jax.vmap(lambda key: make_model("dmdn", task, key, ModelSettings(hidden=(8,))))(keys)
+    data = data_of(200)
+    models, report = fit_all(
+        fresh, fresh, data._replace(told=data.told.at[..., 0].set(1.0)), keys, FitSettings(epochs=3), False, task
+    )
+    assert np.isnan(np.asarray(report.outcome.reward_r2)).all()
+    obs, action, next_obs, _ = draw(5, 50)
+    np.testing.assert_array_equal(opinions(first(models), obs, action, 9.0 * next_obs)[0], 1.0)
+
+
 def test_probabilities_of_a_rare_cost_are_calibrated(learned):
     """Unsafe rows weighed 20 times as much while it learned: none of that may be left in the probabilities.
 

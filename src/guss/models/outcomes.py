@@ -38,7 +38,7 @@ BEYOND = 1.25
 
 
 class OutcomeReport(NamedTuple):
-    """How good the learned reward and costs are, on held-out rows; NaN where there is nothing to judge by."""
+    """How good the learned reward and costs are, on held-out rows; NaN where there is nothing to evaluate on."""
 
     reward_r2: Float[Array, ""]
     cost_error: Float[Array, "C"]
@@ -362,7 +362,8 @@ def _judged(
     r2 = jnp.asarray(jnp.nan)
     if rewarded:
         guess = jax.vmap(nets.reward_scaling.undo)(nets.reward(outputs)[0][:, None])
-        r2 = r_squared(wanted[:, :1], guess, use)[0]
+        varies = nets.reward_range[1] - nets.reward_range[0] > 0.0  # otherwise there is no variance to explain
+        r2 = jnp.where(varies, r_squared(wanted[:, :1], guess, use)[0], jnp.nan)
     events, chance = (wanted[:, rewarded:] > 0.0).astype(jnp.float32).T, nets.probabilities(outputs)
     weight = use.astype(jnp.float32)
     count = jnp.sum(weight)
