@@ -98,6 +98,7 @@ def learned_grid(obs_size: int) -> Grid:
 
 
 LEARNABLE = ("reward", "cost", "behaviour")
+END = "end of an episode"
 
 
 class Task(eqx.Module):
@@ -129,7 +130,8 @@ class Task(eqx.Module):
     """What is known of how still things are seen, for the model "egocentric"."""
     learns_end: bool | None = eqx.field(static=True)
     """Whether to learn when the system itself ends an episode early (`terminated`): a plan earns nothing after that.
-    None: it is learned, unless the Task itself simulates the system (`step` and `reset`), which never ends early."""
+    None: it is learned, unless the Task itself simulates the system (`step` and `reset`, and no environment is acted
+    on), which never ends early."""
     unknown_unsafe: bool = eqx.field(static=True)
     """Whether a predicted state far from all training data violates every constraint."""
 
@@ -277,7 +279,7 @@ class Task(eqx.Module):
     def unknown(self) -> tuple[str, ...]:
         """What is to be learned: "reward", "cost of <constraint>", "end of an episode", "behaviour"."""
         costs = ["cost" if c.name == "cost" else f"cost of {c.name}" for c in self.constraints if c.learned]
-        ends = ["end of an episode"] * bool(self.learns_end)
+        ends = [END] * bool(self.learns_end)
         return (*["reward"] * (self.reward is None), *costs, *ends, *["behaviour"] * (self.descriptor is None))
 
     def forget(self, what: Sequence[str]) -> Task:
@@ -296,9 +298,9 @@ class Task(eqx.Module):
             fields |= {"descriptor": None, "grid": None}
         return self.replace(**fields) if fields else self
 
-    def with_end(self) -> Task:
-        """The same task, its open choice whether to learn the end of episodes made (see `learns_end`)."""
-        simulated = self.step is not None and self.reset is not None
+    def with_end(self, hosted: bool = False) -> Task:
+        """The same task, its open choice of `learns_end` made; `hosted`: an environment is acted on."""
+        simulated = self.step is not None and self.reset is not None and not hosted
         return self.replace(learns_end=not simulated) if self.learns_end is None else self
 
     def with_hard(self, names: Sequence[str]) -> Task:
@@ -374,12 +376,12 @@ class Task(eqx.Module):
         for name, value in params.items():
             if name not in old:
                 raise UnknownNameError(f"parameter of {function!r}", name, old)
+            if np.asarray(value).dtype.kind not in "fiub" or np.isnan(np.asarray(value, float)).any():
+                raise GussError(f"parameter {name!r} of {function!r} must be a number, got {value!r}")
             if np.shape(value) != old[name].shape:
                 raise GussError(
                     f"parameter {name!r} of {function!r} must keep its shape {old[name].shape}, got {np.shape(value)}"
                 )
-            if np.isnan(np.asarray(value, float)).any():
-                raise GussError(f"parameter {name!r} of {function!r} must be a number, got {value!r}")
         new = {**old, **{name: jnp.asarray(value, old[name].dtype) for name, value in params.items()}}
         return eqx.tree_at(lambda t: owner(t).params, self, new)
 

@@ -283,7 +283,8 @@ def test_files_are_joined_by_the_names_of_their_costs(tmp_path):
     with pytest.raises(GussError, match=r"cost has shape \[3, 2\] in .*1.csv and \[3, 1\] in .*3.csv"):
         read_traces([tmp_path])
     log_with(tmp_path / "3.csv")
-    assert read_traces([tmp_path]).cost_names is None, "without costs there is nothing to name"
+    with pytest.raises(GussError, match=r"1.csv has a cost, .*3.csv has none"):
+        read_traces([tmp_path])
 
 
 def test_an_agent_and_a_run_start_from_costs_by_name(tmp_path, monkeypatch):

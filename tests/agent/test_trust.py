@@ -5,6 +5,7 @@ import threading
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -204,6 +205,30 @@ def test_the_end_is_learned_wherever_somebody_elses_system_is_acted_on():
     simulated = make_task(ACTIONS["continuous"])
     assert ends not in Agent(simulated, **SMALL).planned.unknown
     assert ends not in Agent(simulated, model="oracle").planned.unknown
+    known = known.replace(step=lambda obs, action, key: obs, reset=lambda key: jnp.zeros(1))
+    assert ends in Agent(env, task=known, **SMALL).planned.unknown, "an environment is acted on, not the simulation"
+
+
+def test_a_model_of_a_simulation_is_deployed_on_the_system_itself(tmp_path):
+    """Whether the end of episodes was learned belongs to the model, not to the system that it is loaded for."""
+    simulated = Agent(limited_task(), **SMALL)
+    simulated.learn(2)
+    simulated.save(tmp_path / "agent.ckpt")
+    plant = limited_task(step=None, reset=None, name="the plant")
+    with pytest.warns(GussWarning, match="does not know when the system ends an episode"):
+        agent = Agent.load(tmp_path / "agent.ckpt", plant)
+    assert agent.act(np.zeros(2)).shape == (2,)
+    agent.save(tmp_path / "again.ckpt")
+    assert Agent.load(tmp_path / "again.ckpt", limited_task()).act(np.zeros(2)).shape == (2,)
+
+
+def test_an_agent_refuses_negative_costs():
+    agent = Agent(limited_task(step=None, reset=None), hard=("beyond",), **SMALL)
+    action = agent.act(np.zeros(2))
+    with pytest.raises(GussError, match="must be 0 or more"):
+        agent.observe(Transition(np.zeros(2), action, 0.0, [-1.0], np.zeros(2)))
+    with pytest.raises(GussError, match="must be a number, got 'a'"):
+        agent.set_constraint("beyond", limit="a")
 
 
 def test_logged_data_need_no_reward_and_cost_where_the_task_knows_them():

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from test_learning import ORIGIN
 
+from guss.agent.agent import Agent
+from guss.agent.traces import read_trace
 from guss.envs import ENVS, EnvSpec
 from guss.envs.adapting import Adapted, describe
+from guss.errors import GussWarning
+from guss.loading import load_object
 from guss.models.fitting import FitSettings
 from guss.models.learned import ModelSettings
 from guss.runs.config import RunConfig
@@ -59,11 +63,11 @@ def test_fit_evaluates_reward_and_cost_and_says_where_unsafe_examples_lie(tmp_pa
     flags = ("--fit", "max_steps=1500", "--net", "hidden=[16]", "--horizon", "2", "--out", tmp_path / "models")
     done = guss_here("fit", "--data", log, *flags, check=0)
     found = json.loads((tmp_path / "models" / "log" / "fit.json").read_text())
-    assert set(found["outcomes"]) == {"reward", "cost of cost"}
+    assert set(found["outcomes"]) == {"reward", "cost"}
     assert found["outcomes"]["reward"]["r2"] > 0.8
-    assert 0.0 <= found["outcomes"]["cost of cost"]["log_loss"] < 0.3
+    assert 0.0 <= found["outcomes"]["cost"]["log_loss"] < 0.3
     unsafe = found["unsafe_examples"]["cost"]
-    assert unsafe["unsafe"] == found["outcomes"]["cost of cost"]["examples"] > 10
+    assert unsafe["unsafe"] == found["outcomes"]["cost"]["examples"] > 10
     assert unsafe["low"][0] > 0.8
     assert "observed states are unsafe; they lie at obs[0] 0.8" in done.stdout
 
@@ -107,3 +111,42 @@ def test_a_run_warns_once_of_unsafe_examples_on_one_side_only(tmp_path):
     assert len(counts) == 2
     assert all(count > 0 for each in counts for count in each)
     assert sum(counts[1]) > sum(counts[0])
+
+
+def test_files_are_joined_only_if_all_have_costs(tmp_path, guss_here):
+    log = write_log(tmp_path / "log.csv", unsafe_from=0.8)
+    lines = [",".join(word for i, word in enumerate(row.split(",")) if i != 4) for row in log.read_text().splitlines()]
+    (tmp_path / "without.csv").write_text("\n".join(lines) + "\n")
+    done = guss_here("fit", "--data", log, tmp_path / "without.csv", *FAST, "--out", tmp_path / "models", check=2)
+    assert "log.csv has a cost, " in done.stderr
+    assert "without.csv has none" in done.stderr
+
+
+def test_unsafe_rows_that_cannot_be_used_are_reported(tmp_path):
+    """Without next_obs, an episode's last row has no step to learn from: on a system that stops there, all are lost."""
+    path = tmp_path / "log.csv"
+    rows = [[e * 0.1 + t, 0.5, float(t == 4), int(t == 4)] for e in range(3) for t in range(5)]
+    path.write_text("obs_0,action_0,cost,terminated\n" + "\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    with pytest.warns(GussWarning, match="3 unsafe rows are left out"):
+        trace = read_trace(path)
+    assert len(trace.obs) == 12
+
+
+def test_a_fitted_model_loads_with_what_its_preset_learns(tmp_path, guss_here):
+    (tmp_path / "plant.py").write_text(
+        "import jax.numpy as jnp, numpy as np, guss\n"
+        "def cost(obs, action, next_obs, limit):\n    return next_obs[0] > limit\n"
+        "task = guss.Task(name='plant', observations=guss.Observations((-np.inf,), (np.inf,)),\n"
+        "    actions=guss.ContinuousActions((-1.0,), (1.0,)), reward=lambda o, a, n: -jnp.abs(n[0]),\n"
+        "    constraints=[guss.Constraint('cost', guss.with_params(cost, limit=0.8))],\n"
+        "    descriptor=None, grid=None, episode_length=20)\n"
+    )
+    (tmp_path / "preset.toml").write_text('learned = ["cost"]\nplanning_margin = 0.06\n')
+    log = write_log(tmp_path / "log.csv", unsafe_from=0.8)
+    flags = ("--env", "plant.py:task", "--preset", "preset.toml", *FAST, "--out", tmp_path / "models")
+    guss_here("fit", "--data", log, *flags, check=0)
+    assert "cost" in json.loads((tmp_path / "models" / "log" / "fit.json").read_text())["unsafe_examples"]
+    task = load_object(f"{tmp_path / 'plant.py'}:task")
+    agent = Agent.load(tmp_path / "models" / "log" / "model.ckpt", task)
+    assert agent.act(np.zeros(1)).shape == (1,)
+    assert float(agent.planned.constraints[0].cost.params["threshold"]) == pytest.approx(0.04)

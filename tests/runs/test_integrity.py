@@ -218,3 +218,13 @@ def test_a_package_is_followed_through_relative_and_absolute_imports(tmp_path, m
     home = run_one(config(env="rig_of_tests.envs:make", method="random", episodes=1), tmp_path / "runs", ORIGIN)
     found = json.loads((home / "config.json").read_text())["sources"]["environment"]
     assert list(found) == sorted(f"rig_of_tests/{name}" for name in files if name != "tools.py")
+
+
+def test_records_without_a_checkpoint_are_not_erased(tmp_path):
+    home = run_one(config(episodes=3), tmp_path, ORIGIN)
+    for path in (home / "checkpoints").iterdir():
+        path.unlink()
+    before = {path.name: path.read_bytes() for path in home.iterdir() if path.is_file()}
+    with pytest.raises(GussError, match="records of 3 episodes and no checkpoint to resume from; nothing was changed"):
+        resume_run(home)
+    assert {path.name: path.read_bytes() for path in home.iterdir() if path.is_file()} == before

@@ -22,13 +22,13 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from guss import checkpoint
+from guss.agent import storing
 from guss.agent.episodes import run_episodes, with_model_inputs
 from guss.agent.exploration import explore, explore_episodes
 from guss.agent.history import Episode, batch_of_steps, episode_of, model_measures
 from guss.agent.hosting import Played, hard_violations
 from guss.agent.learner import Learner, diverged, divergence_error
 from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from, settings_from_json
-from guss.agent.storing import check_signature, report_from, report_numbers, signature, stored_signature
 from guss.agent.systems import Checked, HostSystem, check_finite, resolve
 from guss.agent.traces import Trace, read_traces
 from guss.checkpoint import Stored
@@ -109,10 +109,7 @@ class Agent:
 
     @task.setter
     def task(self, _: Task) -> None:
-        raise AttributeError(
-            "agent.task is read-only, because plans use a copy of it; change a limit with "
-            "agent.set_constraint(name, parameter=value)"
-        )
+        raise AttributeError("agent.task is read-only; agent.set_constraint(name, parameter=value) changes a limit")
 
     @property
     def planned(self) -> Task:
@@ -287,13 +284,13 @@ class Agent:
         """Write everything learned to a file (without pickle); an episode under way is not part of it."""
         meta = {
             "task": self.task.name,
-            "system": signature(self.planned),
+            "system": storing.signature(self.planned),
             "seed": self.seed,
             "settings": self.settings.to_json(),
             "history": [asdict(episode) for episode in self.history],
             "learner": self.learner.meta(),
             "fitted_rows": self._fitted_rows,
-            "report": report_numbers(self._report),
+            "report": storing.report_numbers(self._report),
             "constraints": {
                 name: {key: np.asarray(value).tolist() for key, value in parameters.items()}
                 for name, parameters in self._changed.items()
@@ -325,7 +322,7 @@ class Agent:
         for name, parameters in meta.get("constraints", {}).items():
             agent.set_constraint(name, **parameters)
         history = [Episode(**episode) for episode in meta["history"]]
-        agent.restore(stored, history, report_from(meta["report"]), meta["fitted_rows"])
+        agent.restore(stored, history, storing.report_from(meta["report"]), meta["fitted_rows"])
         return agent
 
     @classmethod
@@ -347,7 +344,10 @@ class Agent:
 
         They must have been learned with the same spaces and constraints.
         """
-        check_signature(f"the model in {stored.path}", stored_signature(stored.meta), self.planned)
+        learned = storing.stored_signature(stored.meta)
+        tasks = (self.task, self.planned)
+        self._task, self._planned = (storing.with_stored_end(task, learned, stored.path) for task in tasks)
+        storing.check_signature(f"the model in {stored.path}", learned, self.planned)
         about = stored.meta["learner"]
         learner = Learner(self.settings, self.planned, self.key[None], capacity=about["capacity"])
         learner.restore(stored.restore(learner.state), about)

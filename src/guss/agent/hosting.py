@@ -113,14 +113,33 @@ class Fleet:
     def _where(self, episode: int, t: int, row: int) -> str:
         return f"episode {episode}, {'at its start' if t < 0 else f'step {t}'}, seed {self.seeds[row]}"
 
-    def _costs(self, info: dict[str, Any], episode: int, t: int, row: int, count: int | None) -> np.ndarray | None:
-        """The reported costs; one that is not a number ends the run at this step."""
+    def _costs(self, info: dict[str, Any], episode: int, t: int, row: int) -> np.ndarray | None:
+        """The reported costs; one that is not a number, or that is missing and must be learned, ends the run here."""
         try:
-            return told_costs(self.task, info, count)
+            told = told_costs(self.task, info)
         except GussError as error:
             raise GussError(
                 f"task {self.task.name!r}, {self._where(episode, t, row)}: {error}. Episodes before are kept."
             ) from error
+        if told is None and any(c.learned for c in self.task.constraints):
+            raise no_cost_error(f"{self.task.name} ({self._where(episode, t, row)})", info)
+        return told
+
+
+def _info_of(info: dict[str, Any], row: int) -> dict[str, Any]:
+    """What a vector environment reports of one member: `_cost` marks the members that reported a `cost`."""
+    found: dict[str, Any] = {}
+    for name in ("cost", "costs"):
+        marked = np.asarray(info.get(f"_{name}", True))
+        if name in info and bool(marked if marked.ndim == 0 else marked[row]):
+            value = info[name]
+            found[name] = _info_of_all(value, row) if isinstance(value, dict) else value[row]
+    return found
+
+
+def _info_of_all(values: dict[str, Any], row: int) -> dict[str, Any]:
+    marks = {name: np.asarray(values.get(f"_{name}", True)) for name in values if not name.startswith("_")}
+    return {name: values[name][row] for name, mark in marks.items() if bool(mark if mark.ndim == 0 else mark[row])}
 
 
 class VectorFleet(Fleet):
@@ -136,6 +155,11 @@ class VectorFleet(Fleet):
         )
         self.over = np.zeros(len(self.seeds), bool)
 
+    def _reported(self, infos: list[dict[str, Any]], episode: int, t: int) -> np.ndarray | None:
+        told = [self._costs(info, episode, t, row) for row, info in enumerate(infos)]
+        found = [each for each in told if each is not None]
+        return np.stack(found) if len(found) == len(infos) else None
+
     def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
         """All at once."""
         self.over = np.zeros(len(self.seeds), bool)
@@ -148,7 +172,7 @@ class VectorFleet(Fleet):
         next_obs, reward, terminated, truncated, info = self.envs.step(actions)
         self.over = terminated | truncated
         next_obs = self._finite("observation", next_obs, episode, t)
-        cost = self._costs(info, episode, t, 0, len(self.seeds))
+        cost = self._reported([_info_of(info, i) for i in range(len(self.seeds))], episode, t)
         if cost is None:
             cost = self._finite("cost", _costs_of(self.task, obs, actions, next_obs), episode, t)
         moves: Any = (obs, actions, self._finite("reward", reward, episode, t), cost, next_obs)
@@ -200,10 +224,8 @@ class HostFleet(Fleet):
                 continue
             next_obs[i], reward[i], terminated[i], truncated[i], info = result
             skip[i] = bool(info.get("skip", False))
-            told = self._costs(info, episode, t, i, None)
+            told = self._costs(info, episode, t, i)
             if told is None:
-                if any(c.learned for c in self.task.constraints):
-                    raise no_cost_error(f"{self.task.name} (episode {episode}, step {t}, seed {self.seeds[i]})", info)
                 told = np.asarray(_costs_of(self.task, obs[i : i + 1], actions[i : i + 1], next_obs[i : i + 1]))[0]
             cost[i] = told
         next_obs = self._finite("observation", next_obs, episode, t, running)
@@ -247,21 +269,16 @@ def derived_seed(seed: int, episode: int) -> int:
     return int(np.random.SeedSequence([seed, episode]).generate_state(1)[0])
 
 
-def told_costs(task: Task, info: dict[str, Any], count: int | None = None) -> np.ndarray | None:
-    """The costs that an environment reports, [C], or [`count`, C] for a vector environment; None if it reports none
-    that fit the task. A cost that is not a finite number is an error: it must not count as safe."""
+def told_costs(task: Task, info: dict[str, Any]) -> np.ndarray | None:
+    """The costs that an environment reports, [C]; None if it reports none that fit the task.
+
+    A cost that is not a finite number is an error: it must not count as safe.
+    """
     names = [constraint.name for constraint in task.constraints]
     told = info.get("costs")
     if isinstance(told, dict) and set(names) <= set(told):  # several by name
-        found = {f'info["costs"][{name!r}]': told[name] for name in names}
-    elif len(names) == 1 and "cost" in info:
-        found = {'info["cost"]': info["cost"]}
-    else:
-        return None
-    if count is None:
-        return np.asarray([cost_value(value, where) for where, value in found.items()], np.float32)
-    columns = [[cost_value(x, where) for x in np.broadcast_to(value, count)] for where, value in found.items()]
-    return np.asarray(columns, np.float32).T
+        return np.asarray([cost_value(told[name], f'info["costs"][{name!r}]') for name in names], np.float32)
+    return np.asarray([cost_value(info["cost"])], np.float32) if len(names) == 1 and "cost" in info else None
 
 
 @jax.jit

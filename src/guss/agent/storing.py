@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from guss.errors import GussError
+from guss.errors import GussError, GussWarning
 from guss.models.judging import FitReport
 from guss.models.outcomes import OutcomeReport
-from guss.task import Task
+from guss.task import END, Task
 from guss.types import Actions, ContinuousActions
 
 TOLERANCE = 1e-5
@@ -39,6 +41,20 @@ def check_signature(what: str, stored: dict[str, Any], planned: Task) -> None:
             f"{name} {_in_words(stored[name])}, task {planned.name!r} has {_in_words(mine[name])}" for name in different
         ]
         raise GussError(f"{what} was learned with other spaces or constraints than this system's: {'; '.join(each)}")
+
+
+def with_stored_end(task: Task, stored: dict[str, Any], path: Path) -> Task:
+    """The task with the end of episodes learned if the stored model has learned it: it is no property of the system."""
+    if "learned outcomes" not in stored:
+        return task
+    knows = END in stored["learned outcomes"]
+    if task.learns_end and not knows:
+        warnings.warn(
+            f"the model in {path} does not know when the system ends an episode early, so plans ignore it",
+            GussWarning,
+            stacklevel=4,
+        )
+    return task.replace(learns_end=knows) if bool(task.learns_end) != knows else task
 
 
 def stored_signature(meta: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,9 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
     if isinstance(system, str) and "/" not in system:
         spec = find_env(system)
         task = spec.make_task() if task is None else task
-        return task, None if spec.make_env is None and task.reset is not None else as_maker(spec)()
+        if spec.make_env is None and task.reset is not None:
+            return task, None
+        return task.with_end(hosted=True), as_maker(spec)()
     try:
         env = Adapted(gymnasium.make(system) if isinstance(system, str) else system)
     except GussError as error:
@@ -48,7 +50,7 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
         name = gym_id or type(getattr(env.env, "unwrapped", env.env)).__name__
         task = found[0].item.make_task() if found else describe(env, name)
     check_spaces(env, task)
-    return task, env
+    return task.with_end(hosted=True), env
 
 
 class HostSystem:
@@ -143,6 +145,7 @@ class Checked:
         names = [constraint.name for constraint in self.task.constraints]
         reward = self._array(reward, (), np.float32, f"the reward of {where}")
         cost = self._array(cost, (len(names),), np.float32, f"the cost of {where} (constraints {', '.join(names)})")
+        self._not_negative(cost[None], f"the cost of {where}")
         return _transition(obs, action, reward, cost, next_obs)
 
     def batch(self, trace: Transition | Trace) -> Batch:
@@ -177,14 +180,17 @@ class Checked:
             reward = self._array(trace.reward, (count,), np.float32, "reward of the trace")
         if trace.cost is not None:
             cost = self._array(trace.cost, (count, width), np.float32, f"cost of the trace (constraints {names})")
+        self._not_negative(cost, "cost of the trace")
+        ended = trace.terminated if isinstance(trace, Trace) else np.zeros(count, bool)
+        return told_of(reward, cost, ended)
+
+    def _not_negative(self, cost: np.ndarray, what: str) -> None:
         if (cost < 0).any():
             row, k = np.argwhere(cost < 0)[0].tolist()
             raise GussError(
-                f"cost of the trace must be 0 or more (0 is safe), got {cost[row, k]} in row {row}, constraint "
+                f"{what} must be 0 or more (0 is safe), got {cost[row, k]} in row {row}, constraint "
                 f"{self.task.constraints[k].name!r}"
             )
-        ended = trace.terminated if isinstance(trace, Trace) else np.zeros(count, bool)
-        return told_of(reward, cost, ended)
 
     def _array(self, value: Any, shape: tuple[int, ...], dtype: Any, what: str) -> np.ndarray:
         try:

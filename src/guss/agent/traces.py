@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import numpy as np
 
 from guss.agent.tables import read_columns, write_columns
 from guss.checkpoint import write_atomically
-from guss.errors import GussError, UnknownNameError
+from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.limits import MAX_DATA, Budget
 
 FORMATS = (".npz", ".csv", ".parquet")
@@ -52,6 +53,11 @@ def join(traces: Sequence[Trace], origins: Sequence[Any] = ()) -> Trace:
                 f"these cannot be joined: {field} has shape {[len(first.obs), *(shapes[0] or ())]} in {origins[0]} and "
                 f"{[len(traces[differ[0]].obs), *(shapes[differ[0]] or ())]} in {origins[differ[0]]}"
             )
+    for field in ("reward", "cost"):
+        lacking = [getattr(trace, field) is None for trace in traces]
+        if any(lacking) and not all(lacking):
+            without, with_it = origins[lacking.index(True)], origins[lacking.index(False)]
+            raise GussError(f"these cannot be joined: {with_it} has a {field}, {without} has none")
     if all(trace.cost is not None for trace in traces):
         names = first.cost_names
         traces = [with_costs(trace, names, f"{origins[0]}", f"{origins[i]}") for i, trace in enumerate(traces)]
@@ -236,6 +242,13 @@ def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] 
         )
     pick = lambda x: None if x is None else x[rows]  # noqa: E731
     cost = None if cost is None else column(cost)
+    if cost is not None and (lost := int((cost[end] > 0).any(axis=1).sum())):
+        warnings.warn(
+            f"{path}: {lost} unsafe rows are left out. They are the last of their episodes, and without next_obs it is "
+            f"not known where their step led: add columns next_obs_0, …",
+            GussWarning,
+            stacklevel=3,
+        )
     next_rows = (use[rows], end[rows + 1], stop[rows + 1])
     return Trace(obs[rows], action[rows], obs[rows + 1], pick(reward), pick(cost), *next_rows, cost_names)
 

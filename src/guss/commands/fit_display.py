@@ -63,9 +63,10 @@ def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> N
     _print_outcomes(console, summary)
     about = f"R² (1 is perfect) and KS (0 is calibrated) on {summary['held_out_rows']} transitions that were held out"
     about += "." if ahead is None else f"; {summary['horizon']} steps ahead on an episode that was not learned from."
-    console.print(f"[dim]{about} NLL {figure_text(summary['nll'], 2)}.[/]")
     if summary["held_out_rows"] < FEW_HELD_OUT:
         console.print("[red]Not evaluated[/]: too few transitions were held out; bring more data.")
+    else:
+        console.print(f"[dim]{about} NLL {figure_text(summary['nll'], 2)}.[/]")
     weak = [str(i) for i, r2 in enumerate(ahead or summary["r2"]) if weak_one(r2)]
     if weak:
         console.print(

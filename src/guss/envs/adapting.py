@@ -205,8 +205,8 @@ def describe(env: Adapted, name: str, *, episode_length: int | None = None, with
     length = episode_length or env.episode_length
     if length is None:
         raise GussError(
-            f"the environment {name} does not say how long its episodes are: say --episode-length STEPS, or wrap it in "
-            f"gymnasium.wrappers.TimeLimit(env, STEPS)"
+            f"the environment {name} does not say how long its episodes are: wrap it in "
+            f"gymnasium.wrappers.TimeLimit(env, STEPS), or on the command line say --episode-length STEPS"
         )
     constraints: list[Constraint] = []
     if not without_cost:
@@ -320,7 +320,7 @@ def spec_of(found: Any, name: str, *, episode_length: int | None = None, without
         if known is None:
             task = describe(env, name, episode_length=episode_length, without_cost=without_cost)
         else:
-            task = known
+            task = known.with_end(hosted=True)
             check_spaces(env, task)
     finally:
         env.close()

@@ -49,7 +49,7 @@ class Examples:
         if self.kind == "none":
             return (
                 f"cost {self.name!r}: none of {self.total} observed states is unsafe, so plans cannot know what is. "
-                f"Describe the cost in a Task, bring data with unsafe examples, or set unknown_unsafe"
+                f"Describe the cost in a Task, bring data with unsafe examples, or plan with --unknown-unsafe"
             )
         if self.kind == "one-sided":
             return "; ".join(self._side(*each) for each in zip(self.one_sided, self.reached, strict=True))

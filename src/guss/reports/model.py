@@ -51,8 +51,7 @@ def _outcomes(log: Log, last: FitNews) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     if log.task.reward is None:
         found["reward"] = {"r2": mean(report.reward_r2)}
-    names = [f"cost of {c.name}" for c in log.task.constraints if c.learned]
-    names += ["end of an episode"] * bool(log.task.learns_end)
+    names = [name for name in log.task.unknown if name not in ("reward", "behaviour")]
     columns = (report.cost_error, report.cost_calibration, report.cost_recall)
     for i, name in enumerate(names):
         figures = {key: mean(x[:, i]) for key, x in zip(("log_loss", "calibration", "recall"), columns, strict=True)}

@@ -35,7 +35,8 @@ class Log(NamedTuple):
     """What was logged, and how a model is to be made of it."""
 
     settings: AgentSettings
-    task: Task
+    system: Task  # as it was described
+    task: Task  # as plans see it
     seeds: tuple[int, ...]
     capacity: int
     before: Batch | None  # what was known before the first episode
@@ -61,7 +62,8 @@ class FitNews(NamedTuple):
 def log_of_run(home: Path, episodes: int | None = None) -> Log:
     """The traces of a run, of its first `episodes` or of all that are finished."""
     config = read_config(home)
-    task, planned = config.tasks(spec_of_run(config).make_task())
+    system = spec_of_run(config).make_task()
+    task, planned = config.tasks(system)
     done = min(
         (sum(row["seed"] == seed for row in read_lines(home / "episodes.jsonl")) for seed in config.seeds), default=0
     )
@@ -76,17 +78,18 @@ def log_of_run(home: Path, episodes: int | None = None) -> Log:
         ]
         batches.append(jax.tree.map(lambda *x: np.stack(x), *each))
     before = None if start is None else batch_of(checked, start, len(config.seeds))
-    return Log(config, planned, config.seeds, capacity_of(config, task), before, batches)
+    return Log(config, system, planned, config.seeds, capacity_of(config, task), before, batches)
 
 
 def log_of_files(trace: Trace, task: Task, settings: AgentSettings, seed: int) -> Log:
     """Logged data from elsewhere, cut into episodes; all of them count, none is taken for random."""
-    task = task.with_end()
+    system, (task, planned) = task, settings.tasks(task)
     checked = Checked(task)
     checked.batch(trace)  # tell what is wrong by the row of the whole
     batches = [batch_of(checked, piece, 1) for piece in pieces(trace, task.episode_length)]
     capacity = len(batches) * task.episode_length
-    return Log(dataclasses.replace(settings, initial_episodes=0), task, (seed,), capacity, None, batches)
+    settings = dataclasses.replace(settings, initial_episodes=0)
+    return Log(settings, system, planned, (seed,), capacity, None, batches)
 
 
 def _rows(checked: Checked, trace: Trace, length: int) -> Batch:
@@ -140,7 +143,7 @@ def save_models(folder: Path, log: Log, learner: Learner, last: FitNews) -> list
     own = log.settings.arguments() | {"initial_episodes": 0}
     files = []
     for i, seed in enumerate(log.seeds):
-        agent = Agent(log.task, seed=seed, preset={}, **own)
+        agent = Agent(log.system, seed=seed, preset={}, **own)
         mine = Learner(log.settings, log.task, log.keys[i : i + 1], log.capacity)
         mine.restore(jax.tree.map(lambda x, i=i: x[i : i + 1], learner.state), learner.meta())
         agent.adopt(mine, jax.tree.map(lambda x, i=i: x[i], last.report))

@@ -83,7 +83,7 @@ def run_one(
         for name in ("traces", "checkpoints"):
             shutil.rmtree(home / name, ignore_errors=True)
             (home / name).mkdir()
-        for name in (*PACKED, FINAL, "maps.json.gz", "film.json.gz"):  # of the run that was here before
+        for name in (*PACKED, FINAL, "maps.json.gz", "film.json.gz", "eval.json"):  # of the run that was here before
             (home / name).unlink(missing_ok=True)
         for name in RECORDS:
             (home / name).write_bytes(b"")
@@ -120,6 +120,11 @@ def resume_run(
         stored = newest_checkpoint(home, previous)
         if stored is not None:
             loop.restore(stored)
+        elif (recorded := _recorded(home, loop)) > loop.at_once:  # a kill before the first checkpoint leaves one turn
+            raise GussError(
+                f"{home} has records of {recorded} episodes and no checkpoint to resume from; nothing was changed. "
+                f"Restore its folder checkpoints/, or start over with --overwrite"
+            )
         kept = _checked_records(home, loop, {"done": 0} if stored is None else stored.meta, previous)
         for name, content in kept.items():  # what was recorded after the checkpoint, or in part, is done again
             if not (home / name).exists() or (home / name).read_bytes() != content:
@@ -131,6 +136,12 @@ def resume_run(
         _go_on(home, loop, on_episode, on_step, logs)
         _finish(home, loop, on_final)
     return config
+
+
+def _recorded(home: Path, loop: Loop) -> int:
+    """Episodes of every seed that have a line, whatever it says."""
+    path = home / "episodes.jsonl"
+    return (path.read_bytes().count(b"\n") if path.exists() else 0) // len(loop.config.seeds)
 
 
 def _checked_records(home: Path, loop: Loop, meta: dict[str, Any], previous: bool) -> dict[str, bytes]:
@@ -174,7 +185,11 @@ def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:
             return
     if on_final is not None:
         on_final(None)
-    fitted = loop.fit_final()
+    try:
+        fitted = loop.fit_final()
+    except GussError as error:
+        warnings.warn(f"{home} has no final model: {error}", GussWarning, stacklevel=3)
+        return
     assert fitted is not None
     if fitted.diverged:
         warnings.warn(

@@ -78,7 +78,7 @@ def _files(name: str) -> dict[str, str]:
     queue = [file]
     while queue:
         path = queue.pop()
-        where = path.relative_to(base)
+        where = path.relative_to(base) if path.is_relative_to(base) else Path(path.name)  # linked from elsewhere
         if where.as_posix() not in found:
             content = path.read_bytes()
             found[where.as_posix()] = hashlib.sha256(content).hexdigest()
