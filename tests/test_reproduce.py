@@ -161,6 +161,9 @@ def test_what_fails_is_told_at_the_end_and_the_rest_is_reported(table1, tmp_path
     with locked(home):
         process, _ = table1(*words, check=2)
     assert "is in use by process" in process.stderr
+    process, _ = table1(*words, check=2)
+    assert "has records of 12 episodes and no checkpoint to resume from" in process.stderr
+    shutil.rmtree(home)
     table1(*words)
 
 

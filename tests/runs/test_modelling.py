@@ -137,7 +137,8 @@ def test_a_run_starts_from_logged_data_and_keeps_them(stored, tmp_path):
     timings = read_lines(home / "timings.jsonl")
     assert [plain(news.report.nll) for news in told] == [row["nll"] for row in timings]
     before = (home / "episodes.jsonl").read_bytes()
-    shutil.rmtree(home / "checkpoints")
+    shutil.rmtree(home / "checkpoints")  # as if killed before the first one
+    (home / "episodes.jsonl").write_bytes(b"".join(before.splitlines(keepends=True)[:2]))
     resume_run(home)
     assert (home / "episodes.jsonl").read_bytes() == before
     write_trace(home / "data.npz", data._replace(obs=data.obs + 1))
