@@ -1,4 +1,4 @@
-"""Compiled programs that a process keeps.
+"""Compiled programs: kept on disk between processes, compiled ahead in threads, dropped when there are too many.
 
 On CPU, XLA maps every kernel of a program separately, with three memory mappings each, and JAX keeps thousands of
 programs. Linux allows a process 65,530 mappings (`vm.max_map_count`); a learning run needs up to 1,600 that no other
@@ -7,11 +7,20 @@ run shares. When none are left, the next allocation aborts the process, often wh
 
 from __future__ import annotations
 
+import collections
 import gc
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 MAPPINGS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
+QUICKLY = {"xla_backend_optimization_level": 2}
+"""Compiler options for programs that run once or rarely: compiled in down to a quarter of the time, as fast or nearly.
+Not for the fit of the dynamics and for plans, which gain little by them."""
 
 
 def release_programs() -> bool:
@@ -31,3 +40,101 @@ def release_programs() -> bool:
     jax.clear_caches()
     gc.collect()
     return True
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs on disk, so that the next process need not compile them again.
+
+    In GUSS_CACHE_DIR, or the user's cache folder; GUSS_CACHE_DIR=off: not at all. A cache that the user has configured
+    in JAX stays as it is.
+    """
+    import jax
+
+    chosen = os.environ.get("GUSS_CACHE_DIR") or str(
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "guss" / "jax"
+    )
+    if chosen == "off" or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
+        return
+    jax.config.update("jax_compilation_cache_dir", chosen)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def begin_programs() -> None:
+    """To be called where something new begins: a run, an evaluation, a replay, an agent."""
+    use_compilation_cache()
+    release_programs()
+
+
+def strong(tree: Any) -> Any:
+    """The arrays with types of their own instead of those that JAX takes from Python numbers ("weak" ones).
+
+    Where the first call of a program gets weak types and the next ones do not, it is compiled twice.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    return jax.tree.map(lambda x: jnp.asarray(x, x.dtype) if getattr(x, "weak_type", False) else x, tree)
+
+
+class Ahead:
+    """Programs that are compiled in threads before they are called.
+
+    JAX keeps what `jitted.lower(*arguments).compile()` makes, and a call with such arguments finds it. Tracing is
+    Python and takes turns with the rest of the process; compiling does not.
+    """
+
+    def __init__(self) -> None:
+        self._futures: dict[str, Future[Any]] = {}
+
+    def start(self, name: str, make: Callable[[], Any]) -> None:
+        """Compile a program by `make()`, after those that were started before; `name` says what it is for."""
+        if name not in self._futures:
+            self._futures[name] = Future()
+            _queue.put(self._futures[name], make)
+
+    def wait(self, *names: str, on_wait: Callable[[str], Any] | None = None) -> None:
+        """Until the programs of these names are ready, or all; what their compilation raised is raised here.
+
+        `on_wait(name)` is called for each that is not ready yet.
+        """
+        for name in names or tuple(self._futures):
+            if name in self._futures:
+                future = self._futures[name]
+                if on_wait is not None and not future.done():
+                    on_wait(name)
+                future.result()
+
+
+class _Queue:
+    """Jobs in order, and threads for as long as there are any."""
+
+    most_threads = 2
+    """XLA uses several threads for one program itself; our second one traces while the first waits for XLA."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: collections.deque[tuple[Future[Any], Callable[[], Any]]] = collections.deque()
+        self._threads = 0
+
+    def put(self, future: Future[Any], make: Callable[[], Any]) -> None:
+        with self._lock:
+            self._jobs.append((future, make))
+            if self._threads < self.most_threads:
+                self._threads += 1
+                threading.Thread(target=self._work, name="guss compiler").start()
+
+    def _work(self) -> None:
+        """Until nothing is left, or the program wants to end: a thread inside XLA must not be killed."""
+        while True:
+            with self._lock:
+                if not self._jobs or not threading.main_thread().is_alive():
+                    self._threads -= 1
+                    return
+                future, make = self._jobs.popleft()
+            try:
+                future.set_result(make())
+            except BaseException as error:  # raised where the program is waited for
+                future.set_exception(error)
+
+
+_queue = _Queue()

@@ -41,6 +41,16 @@ def same(a, b):
 
 @names
 @kinds
+def test_memory_has_the_same_types_before_and_after_a_plan(name, kind):
+    """Otherwise the second plan is compiled again."""
+    task = make_task(ACTIONS[kind])
+    first = make_planner(name, task, horizon=HORIZON, budget=BUDGET).first_memory()
+    types = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype, x.weak_type), tree)  # noqa: E731
+    assert types(first) == types(solve(name, task).memory)
+
+
+@names
+@kinds
 def test_plans_are_in_bounds_exact_in_budget_repeatable_and_worth_what_they_say(name, kind):
     task = make_task(ACTIONS[kind])
     result = solve(name, task)

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import PyTree
 
 from guss import checkpoint
 from guss.agent import storing
-from guss.agent.episodes import run_episodes, with_model_inputs
-from guss.agent.exploration import explore, explore_episodes
+from guss.agent.compiled import episode_keys, plan_step, random_block
+from guss.agent.episodes import compile_episodes, run_episodes
+from guss.agent.exploration import explore_episodes
 from guss.agent.history import Episode, batch_of_steps, episode_of, model_measures
 from guss.agent.hosting import Played, hard_violations
 from guss.agent.learner import Learner, diverged, divergence_error
@@ -37,10 +37,13 @@ from guss.loading import find_preset
 from guss.models.examples import Knowledge
 from guss.models.judging import FitReport
 from guss.planners import make_planner
-from guss.planners.engine import Diagnostics, Plan, plan_one
-from guss.programs import release_programs
+from guss.planners.engine import Diagnostics
+from guss.programs import Ahead, begin_programs, strong
 from guss.task import Task
-from guss.types import Model, Planner, Transition
+from guss.types import Planner, Transition
+
+PLANNER, EPISODE = "planner", "episodes"
+"""Names among the programs that are compiled ahead."""
 
 
 class Agent:
@@ -67,7 +70,7 @@ class Agent:
         `planner`, `net` and `fit` as dicts; what is not given comes from the preset of that name in experiments/, or
         the defaults.
         """
-        release_programs()
+        begin_programs()
         known, self.env = resolve(system, task)
         logged = [trace if isinstance(trace, tuple) else read_traces([trace]) for trace in traces]
         if logged:
@@ -96,6 +99,7 @@ class Agent:
         self._terminated = False
         self._acts = 0
         self._memory: PyTree = ()
+        self._ahead, self._compiling, self._fit_names = Ahead(), set[bool](), list[str]()
         self._begin()
         for trace in logged:
             self.remember(trace)
@@ -153,6 +157,7 @@ class Agent:
         """The action to take now, as a NumPy array (a scalar array for a single discrete choice)."""
         where = f"episode {self.episode}, step {len(self._steps)}"
         array = self.checked.obs(obs, where)
+        self._compile_ahead()
         started = time.perf_counter()
         if self.phase == "random":
             block, row = divmod(len(self._steps), self.task.episode_length)
@@ -163,13 +168,26 @@ class Agent:
         else:
             self.fit()
             started = time.perf_counter()
-            key = jax.random.split(jax.random.fold_in(self._key_steps, self._acts))[0]  # as in a compiled episode
-            plan: Plan = _plan(self.planner, self._model(), self.planned, jnp.asarray(array), key, self._memory)
+            self._ahead.wait(PLANNER)
+            plan = plan_step(*self._plan_arguments(array))
             self._memory, self.last_plan = plan.memory, jax.device_get(plan.diagnostics)
             action = np.asarray(plan.action)
         self._acts += 1
         self._plan_seconds += time.perf_counter() - started
         return np.asarray(action)  # also where NumPy made a scalar of it
+
+    def warm_up(self, obs: Any) -> None:
+        """Compile everything that later calls need, so that none of them waits for it; `obs`: any observation.
+
+        Nothing is learned and nothing changes. Without it, programs are compiled in threads from the first `act` or
+        `learn` on, while random episodes run.
+        """
+        array = self.checked.obs(obs, "warm_up")
+        self._compile_ahead()
+        self._ahead.wait()
+        if self.settings.plans:
+            jax.block_until_ready(plan_step(*self._plan_arguments(array)))
+        self._random_actions(0)
 
     def observe(self, transition: Transition, *, end: bool = False, terminated: bool = False, use: bool = True) -> bool:
         """What the system did. `reward` and `cost` may be None: then the task's functions say.
@@ -212,7 +230,8 @@ class Agent:
                 "there is nothing to learn from yet: let initial_episodes be at least 1, or bring traces along"
             )
         started = time.perf_counter()
-        report = self.learner.fit(jax.random.fold_in(self._key_episode, 0)[None])
+        self._ahead.wait(*self._fit_names)
+        report = self.learner.fit(self._key_fit[None])
         assert report is not None
         if diverged(report).any():
             raise divergence_error(self.episode, [self.seed])
@@ -237,6 +256,7 @@ class Agent:
                 f"Agent a Gymnasium environment, or drive the system yourself with act(obs) and observe(transition)"
             )
         self.reset()
+        self._compile_ahead(episodes=self.env is None and self.initial_policy is None)
         before = len(self.history)
         for _ in range(episodes):
             if self.env is None and self.phase != "initial_policy":
@@ -260,6 +280,7 @@ class Agent:
             started = time.perf_counter()
             learner = self.learner
             how: Any = {"per_seed": learner.per_seed, "planned": self.planned}
+            self._ahead.wait(EPISODE)
             moves = run_episodes(self.planner, learner.models, self.task, keys, **how).transition
             self._plan_seconds += time.perf_counter() - started
         check_finite(self.task, moves, self.episode, [self.seed])
@@ -365,10 +386,28 @@ class Agent:
     def _begin(self) -> None:
         self._steps, self._acts, self._terminated = [], 0, False
         self._fit_seconds = self._plan_seconds = 0.0
-        self._key_episode = jax.random.fold_in(self.key, self.episode)
-        self._key_reset, self._key_steps = jax.random.split(self._key_episode)
-        self._key_first = jax.random.split(self._key_episode, 3)[1]
-        self._memory = self.planner.first_memory()
+        keys = episode_keys(self.key, np.int32(self.episode))
+        self._key_episode, self._key_reset, self._key_steps, self._key_first, self._key_fit = keys
+        self._memory = strong(self.planner.first_memory())
+
+    def _plan_arguments(self, obs: np.ndarray) -> tuple[Any, ...]:
+        learner = self.learner
+        task, key, t = self.planned, self._key_steps, np.int32(self._acts)
+        return (self.planner, learner.models, task, obs, key, t, self._memory, learner.per_seed)
+
+    def _compile_ahead(self, *, episodes: bool = False) -> None:
+        """Begin to compile in threads what later episodes need; `episodes`: they are compiled as a whole."""
+        if not self.settings.plans or episodes in self._compiling:
+            return
+        self._compiling.add(episodes)
+        self._fit_names = self.learner.compile_ahead(self._ahead, self._key_fit[None])
+        if episodes:
+            how: Any = {"per_seed": self.learner.per_seed, "planned": self.planned}
+            arguments = (self.planner, self.learner.models, self.task, self._key_episode[None])
+            self._ahead.start(EPISODE, lambda: compile_episodes(*arguments, **how))
+        else:
+            plan = self._plan_arguments(np.zeros(self.task.observations.size, np.float32))
+            self._ahead.start(PLANNER, lambda: plan_step.lower(*plan).compile())
 
     def _close(self) -> None:
         """The episode is over: evaluate the model on it, keep its transitions, write down what it came to."""
@@ -377,24 +416,12 @@ class Agent:
         if self.phase == "plan" and self._report is not None:
             model = model_measures(self._report, self.learner.ahead(batch))
         self.learner.add(batch)
+        self.learner.compile_larger(self._ahead, self._key_fit[None])
         seconds = (self._fit_seconds, self._plan_seconds)
         self.history.append(episode_of(self.task, self._steps, self.episode, self.phase, model, *seconds))
         self._begin()
 
     def _random_actions(self, block: int) -> np.ndarray:
         """Random actions for an episode (and for what comes after its usual length)."""
-        key = jax.random.fold_in(self._key_first, block)
-        return np.asarray(_explored(self.task.actions, key, self.task.episode_length, self.settings.explores()))
-
-    def _model(self) -> Model:
-        if not self.learner.per_seed:
-            return self.learner.models
-        return jax.tree.map(lambda x: x[0], self.learner.models)
-
-
-@jax.jit
-def _plan(planner: Planner, model: Model, task: Task, obs: Array, key: PRNGKeyArray, memory: PyTree) -> Plan:
-    return plan_one(with_model_inputs(planner, model, task), model, task, obs, key, memory)
-
-
-_explored = jax.jit(explore, static_argnums=(0, 2, 3))
+        actions, steps, how = self.task.actions, self.task.episode_length, self.settings.explores()
+        return np.asarray(random_block(actions, self._key_first, np.int32(block), steps, how))

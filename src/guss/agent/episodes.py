@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
 from guss.errors import GussError
@@ -133,3 +134,13 @@ def run_episodes(
         if on_progress is not None:
             on_progress(start + each)
     return jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+
+
+def compile_episodes(
+    planner: Planner, model: Model, task: Task, keys: Key[Array, "S"], *, planned: Task, per_seed: bool
+) -> None:
+    """Compile what `run_episodes` calls with such arguments."""
+    walks = jax.eval_shape(_start_all, planner, task, keys)
+    _start_all.lower(planner, task, keys).compile()
+    begin, each = np.int32(0), task.episode_length
+    _walk_all.lower(planner, model, task, planned, Monitor(), walks, begin, each, per_seed).compile()

@@ -316,10 +316,22 @@ Actor = Callable[[np.ndarray, int], Any]
 """Observations [S, D] and the step to actions [S, …]; they may still be under way when it returns."""
 
 
+@jax.jit
+def _start_plans(planner: Planner, keys: Key[Array, "S"]) -> tuple[Key[Array, "S"], PyTree]:
+    """Keys of an episode's steps, and what planners remember before the first."""
+    memory = jax.tree.map(lambda x: jnp.stack([x] * len(keys)).astype(x.dtype), planner.first_memory())
+    return jax.vmap(lambda key: jax.random.split(key)[1])(keys), memory
+
+
+def compile_plans(planner: Planner, models: Model, task: Task, keys: Key[Array, "S"], per_seed: bool) -> None:
+    """Compile what a `planning_actor` with such arguments calls."""
+    obs = np.zeros((len(keys), task.observations.size), np.float32)
+    plan_all.lower(planner, models, task, obs, *_start_plans(planner, keys), np.int32(0), per_seed).compile()
+
+
 def planning_actor(planner: Planner, models: Model, task: Task, keys: Key[Array, "S"], per_seed: bool) -> Actor:
     """Acts by plans; `task` as the planner is to see it, `keys` those of the episode."""
-    keys_steps = jax.vmap(lambda key: jax.random.split(key)[1])(keys)
-    memory = jax.tree.map(lambda x: jnp.stack([x] * len(keys)), planner.first_memory())
+    keys_steps, memory = _start_plans(planner, keys)
 
     def act(obs: np.ndarray, t: int) -> Any:
         nonlocal memory

@@ -15,9 +15,10 @@ from guss.errors import GussError
 from guss.models.examples import Examples, learned_examples
 from guss.models.fitting import Data, FitSettings, append, empty_data, split_rows
 from guss.models.judging import FitReport, horizon_r2
-from guss.models.learned import Learned, fit_all, make_model
+from guss.models.learned import Learned, ModelSettings, fit_all, fit_programs, make_model
 from guss.models.oracle import Oracle
 from guss.models.outcomes import num_told, wanted_columns
+from guss.programs import QUICKLY, Ahead, strong
 from guss.task import Task
 from guss.types import Model
 
@@ -60,11 +61,7 @@ class Learner:
             if settings.plans:
                 self.models = Oracle.of(task)
             return
-
-        def make(key: Array) -> Learned:
-            return make_model(settings.model, task, jax.random.fold_in(key, BEYOND_EPISODES), settings.net)
-
-        self.fresh = jax.jit(jax.vmap(make))(keys)
+        self.fresh = strong(_make_models(settings.model, task, keys, settings.net))
         self.models = self.fresh
         size, actions = task.observations.size, task.actions
         one = empty_data(size, actions.shape, actions.dtype, capacity, num_told(task))
@@ -130,12 +127,36 @@ class Learner:
                 f"there is nothing to train a model on: {usable} of {self._filled} transitions are usable (those "
                 f"marked `skip` are not), and {self.settings.fit.validation:.0%} of them are held out"
             )
-        assert not isinstance(self.models, Oracle)
-        again, task = np.bool_(self.fits > 0), self.task if self.task.unknown or self.task.unknown_unsafe else None
-        fitted, report = fit_all(self.models, self.fresh, self.data, keys, self.settings.fit, again, task)
+        fitted, report = fit_all(*self._fit_arguments(keys))
         if not diverged(report).any():
             self.models, self.fits = fitted, self.fits + 1
         return report
+
+    def _fit_arguments(self, keys: Key[Array, "S"]) -> tuple[Any, ...]:
+        task = self.task if self.task.unknown or self.task.unknown_unsafe else None
+        return (self.models, self.fresh, self.data, keys, self.settings.fit, np.bool_(self.fits > 0), task)
+
+    def compile_ahead(self, ahead: Ahead, keys: Key[Array, "S"]) -> list[str]:
+        """Begin to compile what `fit` and `ahead` run; the names of the programs that a fit needs."""
+        if self.fresh is None:
+            return []
+        programs = fit_programs(*self._fit_arguments(keys))
+        for program in programs:
+            ahead.start(program.name, program.compile)
+        if self.settings.horizon <= self.block:
+            rows = [jax.ShapeDtypeStruct((x.shape[0], self.block, *x.shape[2:]), x.dtype) for x in self.data[:4]]
+            arguments = (self.models, *rows, self.settings.horizon)
+            ahead.start("evaluation of the model", lambda: _horizon_r2_all.lower(*arguments).compile())
+        return [program.name for program in programs]
+
+    def compile_larger(self, ahead: Ahead, keys: Key[Array, "S"]) -> None:
+        """Begin to compile the fit to buffers of twice the size, if the next episodes may need them."""
+        if self.fresh is None or self._filled + 2 * self.block <= (size := self.data.use.shape[1]):
+            return
+        arguments = list(self._fit_arguments(keys))
+        arguments[2] = jax.eval_shape(_doubled, self.data)
+        for program in fit_programs(*arguments):
+            ahead.start(f"{program.name} to {2 * size} rows", program.compile)
 
     def examples(self) -> list[list[Examples]]:
         """For each seed, what its data say of every learned cost."""
@@ -166,6 +187,11 @@ def divergence_error(episode: int, seeds: list[int]) -> GussError:
     )
 
 
+@partial(jax.jit, static_argnums=(0, 3), compiler_options=QUICKLY)
+def _make_models(name: str, task: Task, keys: Key[Array, "S"], settings: ModelSettings) -> Learned:
+    return jax.vmap(lambda key: make_model(name, task, jax.random.fold_in(key, BEYOND_EPISODES), settings))(keys)
+
+
 @partial(jax.jit, static_argnums=1)
 def _num_training(data: Data, settings: FitSettings) -> Array:
     return jax.vmap(lambda rows: jnp.sum(split_rows(rows, settings)[0], dtype=jnp.int32))(data)
@@ -185,6 +211,6 @@ def _doubled(data: Data) -> Data:
     return Data(obs, action, next_obs, use, data.filled, None if data.told is None else double(data.told))
 
 
-@partial(jax.jit, static_argnums=5)
+@partial(jax.jit, static_argnums=5, compiler_options=QUICKLY)
 def _horizon_r2_all(models: Model, obs: Array, action: Array, next_obs: Array, use: Array, horizon: int) -> Array:
     return jax.vmap(lambda m, o, a, n, u: horizon_r2(m, o, a, n, horizon, u))(models, obs, action, next_obs, use)

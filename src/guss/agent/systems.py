@@ -45,7 +45,7 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
         ) from error
     if task is None:
         spec_of_env = getattr(env.env, "spec", None)
-        gym_id = None if spec_of_env is None else spec_of_env.id
+        gym_id = getattr(spec_of_env, "id", None)
         found = [entry for entry in ENVS if entry.item.gym_id == gym_id]
         name = gym_id or type(getattr(env.env, "unwrapped", env.env)).__name__
         task = found[0].item.make_task() if found else describe(env, name)

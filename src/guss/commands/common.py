@@ -1,17 +1,16 @@
-"""What commands share: flags, plugins, settings, the compilation cache."""
+"""What commands share: flags, plugins, settings."""
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
 from guss.errors import GussError
+from guss.programs import use_compilation_cache as use_compilation_cache
 
 if TYPE_CHECKING:
     from guss.task import Task
@@ -70,19 +69,6 @@ def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
         except json.JSONDecodeError:
             settings[name] = value
     return settings
-
-
-def use_compilation_cache() -> None:
-    """Keep compiled programs between runs, in GUSS_CACHE_DIR or the user's cache folder; GUSS_CACHE_DIR=off: do not."""
-    import jax
-
-    chosen = os.environ.get("GUSS_CACHE_DIR") or str(
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "guss" / "jax"
-    )
-    if chosen == "off":
-        return
-    jax.config.update("jax_compilation_cache_dir", chosen)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
 def command_line() -> str:

@@ -283,11 +283,22 @@ def train(
         train_loss=jnp.zeros(()),
         settled=jnp.zeros((), bool),
     )
+    start = batched_like(weights, start)
     # Of nets fitted together the last to settle ends the loop; those before it keep what they have, epoch by epoch.
     unfinished = lambda carry: (carry[0] < pace.epochs) & ~carry[1].settled  # noqa: E731
     return jax.lax.while_loop(
         unfinished, lambda carry: (carry[0] + 1, epoch(*carry)), (jnp.zeros((), jnp.int32), start)
     )[1]
+
+
+def batched_like(like: Any, carry: Any) -> Any:
+    """The start of a loop, with every value batched where `like` is; the values stay as they are.
+
+    Under `vmap`, a loop whose carry begins with constants is traced again until the batching of all values is settled:
+    twice per loop, eight times for the innermost of three.
+    """
+    nothing = jnp.sum(jax.tree.leaves(like)[0].ravel()[:0])  # 0, which XLA knows
+    return jax.tree.map(lambda x: x | (nothing != 0) if x.dtype == bool else x + nothing.astype(x.dtype), carry)
 
 
 def in_order(training: Bool[Array, "rows"], held_out: Bool[Array, "rows"]) -> Int[Array, "rows"]:

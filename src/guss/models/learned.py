@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray
 
 from guss.models import MODELS
@@ -16,8 +17,18 @@ from guss.models.ensemble import Ensemble, fit_ensemble, make_ensemble
 from guss.models.fitting import Data, FitSettings, Pace, fit, pace_of, split_rows
 from guss.models.judging import FitReport
 from guss.models.mdn import MixtureNet, NetSettings
-from guss.models.outcomes import OPINIONS, Behaviour, Informed, fit_outcomes, informed, wanted_columns
+from guss.models.outcomes import (
+    OPINIONS,
+    Behaviour,
+    Informed,
+    OutcomeNets,
+    OutcomeReport,
+    fit_outcomes,
+    informed,
+    wanted_columns,
+)
 from guss.models.support import Support
+from guss.programs import QUICKLY
 from guss.task import Task
 
 Dynamics = MixtureNet | Ensemble | Egocentric
@@ -57,14 +68,52 @@ def _make_dynamics(name: str, task: Task, key: PRNGKeyArray, settings: ModelSett
     return Egocentric.of(task, many(make_own_net)) if name == "egocentric" else many(MODELS[name].item)
 
 
-@partial(jax.jit, static_argnames="settings")
+class Program(NamedTuple):
+    """A compiled function of a fit, and what it is called with."""
+
+    name: str
+    """What it does, as shown while it is compiled."""
+    jitted: Any
+    arguments: tuple[Any, ...]
+
+    def run(self) -> Any:
+        """Call it."""
+        return self.jitted(*self.arguments)
+
+    def compile(self) -> Any:
+        """Compile it for such arguments."""
+        return self.jitted.lower(*self.arguments).compile()
+
+
+def fit_programs(
+    models: Learned,
+    fresh: Learned,
+    data: Data,
+    keys: Array,
+    settings: FitSettings,
+    again: Bool[Array, ""] | np.bool_ | bool,
+    task: Task | None = None,
+) -> list[Program]:
+    """What `fit_all` runs: the fit of the dynamics; before it, where the task does not know them, of outcomes."""
+    if not isinstance(models, Informed):
+        return [Program("fit of the dynamics", _fit_dynamics, (models, fresh, data, keys, settings, again))]
+    assert isinstance(fresh, Informed)
+    assert task is not None
+    outcomes = (models.nets, fresh.nets, models.behaviour, data, keys, settings, again, task)
+    dynamics = (models.dynamics, fresh.dynamics, data, keys, settings, again)
+    return [
+        Program("fit of reward, cost and end", _fit_outcomes, outcomes),  # the longest runs first, beside the other
+        Program("fit of the dynamics", _fit_dynamics, dynamics),
+    ]
+
+
 def fit_all(
     models: Learned,
     fresh: Learned,
     data: Data,
     keys: Array,
     settings: FitSettings,
-    again: Bool[Array, ""] | bool,
+    again: Bool[Array, ""] | np.bool_ | bool,
     task: Task | None = None,
 ) -> tuple[Learned, FitReport]:
     """Fit the models of all seeds at once; everything has a leading axis S. The seed with the most rows sets the pace.
@@ -72,13 +121,22 @@ def fit_all(
     `again`: the weights were fitted before. `task`: what is known, where a model learns the rest. An ensemble's report
     is its members' mean.
     """
-    if isinstance(models, Informed):
-        assert isinstance(fresh, Informed)
-        assert task is not None
-        return _fit_informed(models, fresh, data, keys, settings, again, task)
+    *first, (dynamics, report) = [
+        program.run() for program in fit_programs(models, fresh, data, keys, settings, again, task)
+    ]
+    if not first:
+        return dynamics, report
+    nets, outcome, behaviour, support = first[0]
+    return Informed(dynamics, nets, behaviour, support), report._replace(outcome=outcome)
+
+
+@partial(jax.jit, static_argnames="settings")
+def _fit_dynamics(
+    models: Dynamics, fresh: Dynamics, data: Data, keys: Array, settings: FitSettings, again: Bool[Array, ""] | bool
+) -> tuple[Dynamics, FitReport]:
     if isinstance(models, Egocentric):
         assert isinstance(fresh, Egocentric)
-        nets, report = fit_all(models.net, fresh.net, models.own_data(data), keys, settings, again)
+        nets, report = _fit_dynamics(models.net, fresh.net, models.own_data(data), keys, settings, again)
         held_out = jax.vmap(lambda d: split_rows(d, settings)[1])(data)
         return jax.vmap(Egocentric.fitted)(models, nets, report, data, held_out)
     pace = _common_pace(data, settings, again)
@@ -98,20 +156,21 @@ def _common_pace(data: Data, settings: FitSettings, again: Bool[Array, ""] | boo
     return pace_of(training, held_out, settings, again)
 
 
-def _fit_informed(
-    models: Informed,
-    fresh: Informed,
+@partial(jax.jit, static_argnames="settings", compiler_options=QUICKLY)
+def _fit_outcomes(
+    nets: OutcomeNets | None,
+    fresh: OutcomeNets | None,
+    behaviour: Behaviour | None,
     data: Data,
     keys: Array,
     settings: FitSettings,
     again: Bool[Array, ""] | bool,
     task: Task,
-) -> tuple[Informed, FitReport]:
-    """The dynamics, then what the task does not know."""
-    dynamics, report = fit_all(models.dynamics, fresh.dynamics, data, keys, settings, again)
-    nets, behaviour = models.nets, models.behaviour
+) -> tuple[OutcomeNets | None, OutcomeReport | None, Behaviour | None, Support]:
+    """What the task does not know, and where the data lie."""
+    outcome = None
     if nets is not None:
-        assert fresh.nets is not None
+        assert fresh is not None
         pace = _common_pace(data, settings, again)
         count = nets.slope.shape[1]
 
@@ -121,8 +180,8 @@ def _fit_informed(
             each = jax.random.split(jax.random.fold_in(key, APART), count)
             return jax.vmap(lambda n, f, k: fit_outcomes(n, f, wanted, data, k, settings, pace))(nets, fresh, each)
 
-        nets, outcome = jax.vmap(one)(nets, fresh.nets, data, keys)
-        report = report._replace(outcome=jax.tree.map(lambda x: jnp.mean(x, axis=1), outcome))
+        nets, reports = jax.vmap(one)(nets, fresh, data, keys)
+        outcome = jax.tree.map(lambda x: jnp.mean(x, axis=1), reports)
     if behaviour is not None:
         dims = len(task.grid.cells)
         rows = jax.vmap(lambda d: split_rows(d, settings)[0])(data)
@@ -132,4 +191,4 @@ def _fit_informed(
         rows = data.use & (jnp.arange(data.use.shape[0]) < data.filled)
         return Support.of(data.next_obs, rows, jax.random.fold_in(key, BEYOND_OUTCOMES), settings.reach)
 
-    return Informed(dynamics, nets, behaviour, jax.vmap(support)(data, keys)), report
+    return nets, outcome, behaviour, jax.vmap(support)(data, keys)

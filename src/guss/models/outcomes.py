@@ -343,7 +343,8 @@ def _calibrated(
         chance = jax.nn.sigmoid(features @ point)
         gradient = features.T @ jnp.where(use, chance - event, 0.0) + point - prior
         curvature = (features * jnp.where(use, chance * (1.0 - chance), 0.0)[:, None]).T @ features + jnp.eye(2)
-        step = jnp.linalg.solve(curvature, gradient)
+        (a, b), (c, d) = curvature  # solved by hand: for two unknowns a general solver takes a second to compile
+        step = jnp.stack([d * gradient[0] - b * gradient[1], a * gradient[1] - c * gradient[0]]) / (a * d - b * c)
         return point - jnp.clip(step, -1.0, 1.0)
 
     slope, offset = jax.lax.fori_loop(0, CALIBRATION_STEPS, newton, prior)

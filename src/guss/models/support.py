@@ -31,7 +31,12 @@ class Support(eqx.Module):
     @classmethod
     def empty(cls, size: int) -> Support:
         """No data: every state is unfamiliar."""
-        return cls(Scaling.identity(size), jnp.full((NUM_POINTS, size), NOWHERE), jnp.zeros(()), *[jnp.zeros(size)] * 2)
+        return cls(
+            Scaling.identity(size),
+            jnp.full((NUM_POINTS, size), NOWHERE, jnp.float32),
+            jnp.zeros(()),
+            *[jnp.zeros(size)] * 2,
+        )
 
     @classmethod
     def of(cls, obs: Float[Array, "rows D"], use: Bool[Array, "rows"], key: PRNGKeyArray, reach: float) -> Support:

@@ -35,7 +35,7 @@ def uniform(actions: Actions, horizon: int, std: float) -> Distribution:
     """The first distribution: centred with the given spread, or all values equally likely."""
     if isinstance(actions, ContinuousActions):
         shape = (horizon, len(actions.low))
-        return Normal(jnp.zeros(shape), jnp.full(shape, std))
+        return Normal(jnp.zeros(shape), jnp.full(shape, std, jnp.float32))
     most = max(actions.num_values)
     probs = jnp.asarray([[1.0 / n if k < n else 0.0 for k in range(most)] for n in actions.num_values])
     return Categorical(jnp.broadcast_to(probs, (horizon, *probs.shape)))

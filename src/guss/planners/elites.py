@@ -72,7 +72,7 @@ class ElitePlanner(Planner):
 
     def first_memory(self) -> Float[Array, "params"]:
         """No policy to start from: not a number."""
-        return jnp.full((policy.num_parameters(self.sizes),), jnp.nan)
+        return jnp.full((policy.num_parameters(self.sizes),), jnp.nan, jnp.float32)
 
     def memory(self, state: Archive) -> Float[Array, "params"]:
         """The policy acted with (`warm_start`): closed-loop, it is as good a guess for the next step."""

@@ -11,9 +11,9 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from guss.agent.episodes import run_episodes
+from guss.agent.episodes import compile_episodes, run_episodes
 from guss.agent.exploration import explore_episodes
-from guss.agent.hosting import Actor, Fleet, Played, planning_actor, play, random_actor
+from guss.agent.hosting import Actor, Fleet, Played, compile_plans, planning_actor, play, random_actor
 from guss.agent.learner import Batch, Learner, diverged, divergence_error
 from guss.agent.systems import Checked, check_finite
 from guss.agent.traces import Trace
@@ -21,10 +21,14 @@ from guss.errors import GussError
 from guss.models.examples import Examples, Knowledge
 from guss.models.judging import FitReport, plain
 from guss.planners import make_planner
+from guss.programs import Ahead
 from guss.runs.config import RunConfig
 from guss.runs.loops import FinalFit, Loop, OnStep, Outcome
 from guss.runs.timing import CompileClock
 from guss.task import Task
+
+PLANNER = "planner"
+"""Its name among the programs that are compiled ahead."""
 
 
 def capacity_of(config: RunConfig, task: Task) -> int:
@@ -51,6 +55,9 @@ class PlanningLoop(Loop):
         )
         self.learner = Learner(config, self.planned, self.keys, capacity_of(config, self.task))
         self.knowledge = Knowledge()
+        self.ahead = Ahead()
+        self._fit_names: list[str] | None = None
+        """Programs that a fit needs, as they are called in `ahead`; None before they are compiled."""
         if data is not None:
             self.learner.add(batch_of(Checked(self.task), data, len(config.seeds)))
 
@@ -102,21 +109,34 @@ class PlanningLoop(Loop):
             if random:
                 yield fleet, random_actor(self.task, keys[mine], self.config.explores())
             else:
-                models = (
-                    jax.tree.map(lambda x, mine=mine: x[mine], learner.models) if learner.per_seed else learner.models
-                )
+                models = learner.models
+                if learner.per_seed and len(self.fleets) > 1:
+                    models = jax.tree.map(lambda x, mine=mine: x[mine], models)
                 yield fleet, planning_actor(self.planner, models, self.planned, keys[mine], learner.per_seed)
+
+    def _compile_ahead(self, keys: Array) -> None:
+        """Begin to compile in threads what planned episodes need."""
+        learner, how = self.learner, dict[str, Any](per_seed=self.learner.per_seed)
+        self._fit_names = learner.compile_ahead(self.ahead, self._fit_keys(keys))
+        if not self.fleets:
+            arguments = (self.planner, learner.models, self.task, keys)
+            self.ahead.start(PLANNER, lambda: compile_episodes(*arguments, planned=self.planned, **how))
+        elif len(self.fleets) == 1:
+            self.ahead.start(PLANNER, lambda: compile_plans(self.planner, learner.models, self.planned, keys, **how))
 
     def episode(self, on_step: OnStep = None) -> Outcome:
         """One episode of every seed, what to tell, and what to note beside it."""
         started, number = time.perf_counter(), self.done
         keys = self._keys_of(number)
+        if self.config.plans and self._fit_names is None:
+            self._compile_ahead(keys)
         report, fit_seconds, ahead, examples = None, 0.0, None, list[list[Examples]]()
         random = self.config.is_random(number)
         with CompileClock() as clock:
             if not random:
                 report, examples = self._fit(keys, number), self.learner.examples()
                 fit_seconds = time.perf_counter() - started
+                self.ahead.wait(PLANNER, on_wait=self.compiling)
             played = self.play(number, keys, random, on_step)
             batch = played.batch()
             if not random:  # before this episode is learned from
@@ -134,6 +154,10 @@ class PlanningLoop(Loop):
         """A random key per seed for an episode."""
         return jax.vmap(lambda key: jax.random.fold_in(key, number))(self.keys)
 
+    def _fit_keys(self, keys: Array) -> Array:
+        """Of the keys of an episode, those of the fit before it."""
+        return jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys)
+
     def _fit(self, keys: Array, number: int) -> FitReport | None:
         report, broken = self._try_fit(keys)
         if broken:
@@ -142,7 +166,9 @@ class PlanningLoop(Loop):
 
     def _try_fit(self, keys: Array) -> tuple[FitReport | None, list[int]]:
         """The fit for an episode with these keys, and the seeds for which it diverged; then no model is changed."""
-        report = self.learner.fit(jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys))
+        self.ahead.wait(*(self._fit_names or ()), on_wait=self.compiling)
+        self.stage("fitting the model")
+        report = self.learner.fit(self._fit_keys(keys))
         bad = [] if report is None else diverged(report).tolist()
         return report, [seed for seed, broken in zip(self.config.seeds, bad, strict=False) if broken]
 

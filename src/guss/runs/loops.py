@@ -17,12 +17,13 @@ from guss.agent.storing import check_signature, signature, stored_signature
 from guss.checkpoint import Stored
 from guss.errors import GussError
 from guss.models.judging import FitReport
-from guss.programs import release_programs
+from guss.programs import begin_programs
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.records import per_episode
 from guss.runs.timing import CompileClock
 
 OnStep = Callable[[int], Any] | None
+OnStage = Callable[[str], Any] | None
 
 
 @dataclass
@@ -76,7 +77,7 @@ class Loop:
 
     def __init__(self, config: RunConfig, at_once: int = 1) -> None:
         """`at_once`: episodes of a seed that are played side by side."""
-        release_programs()
+        begin_programs()
         spec = spec_of_run(config)
         self.config, self.view, self.at_once = config, spec.view, at_once
         self.task, self.planned = config.tasks(spec.make_task())
@@ -92,6 +93,8 @@ class Loop:
             half = -(-len(config.seeds) // (1 + config.overlap))
             parts = [config.seeds[i : i + half] for i in range(0, len(config.seeds), half)]
             self.fleets = [make_fleet(self.task, spec, seeds, config.step_timeout, at_once) for seeds in parts]
+        self.on_stage: OnStage = None
+        """Called with what takes time now: compiling, fitting."""
         self.done = 0
         """Episodes finished."""
         self.steps = np.zeros(len(config.seeds), int)
@@ -99,6 +102,15 @@ class Loop:
         self.over = False
         """Whether all are, or the target is reached."""
         self.keys = jax.vmap(jax.random.key)(jnp.asarray(config.seeds, jnp.int32))
+
+    def stage(self, text: str) -> None:
+        """Tell what takes time now."""
+        if self.on_stage is not None:
+            self.on_stage(text)
+
+    def compiling(self, program: str) -> None:
+        """Tell what is being compiled."""
+        self.stage(f"compiling the {program}")
 
     @property
     @abstractmethod

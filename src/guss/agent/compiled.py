@@ -1,0 +1,50 @@
+"""The compiled functions of one agent: one call for a plan, no operations outside it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from guss.agent.episodes import with_model_inputs
+from guss.agent.exploration import explore
+from guss.planners.engine import Plan, plan_one
+from guss.task import Task
+from guss.types import Actions, Model, Planner
+
+
+@partial(jax.jit, static_argnames="per_seed")
+def plan_step(
+    planner: Planner,
+    models: Model,
+    task: Task,
+    obs: Float[Array, "D"],
+    key: PRNGKeyArray,
+    t: Int[Array, ""],
+    memory: PyTree,
+    per_seed: bool,
+) -> Plan:
+    """The plan of step `t`, with the random numbers that a compiled episode has there; `key`: of the episode's steps.
+
+    `per_seed`: the models have a leading axis of length 1.
+    """
+    model = jax.tree.map(lambda x: x[0], models) if per_seed else models
+    key = jax.random.split(jax.random.fold_in(key, t))[0]
+    return plan_one(with_model_inputs(planner, model, task), model, task, obs, key, memory)
+
+
+@jax.jit
+def episode_keys(key: PRNGKeyArray, episode: Int[Array, ""]) -> tuple[PRNGKeyArray, ...]:
+    """Of an agent's key: for the episode, its reset, its steps, its random actions, and the fit before it."""
+    key = jax.random.fold_in(key, episode)
+    reset, steps = jax.random.split(key)
+    return key, reset, steps, jax.random.split(key, 3)[1], jax.random.fold_in(key, 0)
+
+
+@partial(jax.jit, static_argnames=("actions", "steps", "how"))
+def random_block(
+    actions: Actions, key: PRNGKeyArray, block: Int[Array, ""], steps: int, how: str
+) -> Shaped[Array, "T ..."]:
+    """Random actions for as many steps as an episode has; `block` counts such stretches in an episode without end."""
+    return explore(actions, jax.random.fold_in(key, block), steps, how)
