@@ -100,30 +100,44 @@ class MethodProgress:
 
 
 class RunProgress:
-    """A learning run as it goes: a bar with the last episode's figures on a terminal, a line per episode elsewhere."""
+    """A learning run as it goes: a bar with the last episode's figures on a terminal, a line per episode elsewhere.
+
+    On a terminal, figures that do not fit beside the bar are left out, the least important first.
+    """
 
     def __init__(self, console: Console, episodes: int, quiet: bool, name: str = "") -> None:
         self._console, self._quiet, self._episodes = console, quiet, episodes
         self._name = f"{name}, " if name else ""
-        count = TextColumn(f"{self._name}episode {{task.completed}}/{{task.total}}")
-        text = TextColumn("{task.description}")
-        self._bar = _bar(console, quiet, count, BarColumn(bar_width=24), text)
-        self._task = self._bar.add_task("compiling", total=episodes)
-        self._text = ""
+        count = f"{name or 'episode'} {{task.completed}}/{{task.total}}"
+        free = console.width - len(f"{name or 'episode'} {episodes}/{episodes}") - len(" 0:00:00 left 0:00:00")
+        width = min(24, free - 2 - MIN_TEXT)
+        bar = [BarColumn(bar_width=width)] if width >= 6 else []
+        self._room = free - 1 - (width + 1 if bar else 0)
+        columns = (TextColumn(count), *bar, TextColumn("{task.description}", markup=False))
+        self._bar = _bar(console, quiet, *columns)
+        self._task = self._bar.add_task("", total=episodes)
+        self._pieces: list[str] = []
+        self._stage = ""
+        self.stage("compiling")
+
+    def _show(self, *first: str) -> None:
+        """`first`, then as many figures of the last episode as there is room for."""
+        text = fitting([*first, *self._pieces], self._room)
+        self._bar.update(self._task, description=text)
+
+    def stage(self, text: str) -> None:
+        """What takes time now, as "fitting" or "compiling the planner"; the next step or episode clears it."""
+        self._stage = text
+        self._show(text)
 
     def episode(self, news: Any) -> None:
         """An episode is over."""
-        error = "" if news.model_r2 is None else f"  model R² {figure_text(news.model_r2)}"
-        policy = news.phase == "policy"
-        fit, plan = ("learn", "act") if policy else ("fit", "plan")
-        times = f"{fit} {news.seconds_fit:.1f} s  {plan} {news.seconds_plan:.1f} s"
-        times += f"  compile {news.seconds_compile:.1f} s" + (f"  {news.pace:,.0f} steps/s" if policy else "")
-        length = "" if news.steps is None else f"  steps {news.steps:.0f}"
-        self._text = text = f"reward {news.mean_reward:.3f}{length}  unsafe {news.unsafe_pct:.2f} %{error}  {times}"
-        self._bar.update(self._task, completed=news.episode + 1, description=text)
+        self._stage, self._pieces = "", news_pieces(news)
+        self._show()
+        self._bar.update(self._task, completed=news.episode + 1)
         if not self._quiet and not self._console.is_terminal:
-            line = f"{self._name}episode {news.episode + 1}/{self._episodes} ({news.phase}): {text}"
-            self._console.print(line, highlight=False, soft_wrap=True)
+            line = f"{self._name}episode {news.episode + 1}/{self._episodes} ({news.phase}): {'  '.join(self._pieces)}"
+            self._console.print(line, highlight=False, soft_wrap=True, markup=False)
         if not self._quiet:
             for trouble in news.trouble:
                 self._console.print(Text(f"  {trouble}", style="red"), soft_wrap=True)
@@ -132,13 +146,14 @@ class RunProgress:
 
     def step(self, done: int) -> None:
         """So many steps of the episode under way are over, where they are done one by one."""
-        if done % 10 == 0:
-            self._bar.update(self._task, description=f"step {done}  {self._text}")
+        if done % 10 == 0 or self._stage:
+            self._stage = ""
+            self._show(f"step {done}")
 
     def final(self, fitted: Any | None) -> None:
         """The fit after the last episode begins (None), or is over."""
         if fitted is None:
-            self._bar.update(self._task, description=f"fitting the final model  {self._text}")
+            self.stage("fitting the final model")
         elif not self._quiet and not self._console.is_terminal:
             error = "diverged" if fitted.report is None else f"R² {fitted.report.r2.mean():.4f}"
             self._console.print(f"{self._name}final model: {error}  fit {fitted.seconds:.1f} s", highlight=False)
@@ -149,6 +164,41 @@ class RunProgress:
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
+
+
+MIN_TEXT = 30
+"""Characters for figures beside a progress bar: reward and unsafe share."""
+
+
+def fitting(pieces: list[str], room: int) -> str:
+    """As many of these as fit into `room` characters, the first ones; at least the first, cut off if need be."""
+    text = pieces[0] if pieces else ""
+    for piece in pieces[1:]:
+        if len(text) + 2 + len(piece) > room:
+            break
+        text += f"  {piece}"
+    return text if len(text) <= room else f"{text[: max(room - 1, 0)]}…"
+
+
+def reward_text(news: Any) -> str:
+    """What an episode earned: per step, or in all where episodes end early."""
+    return f"return {news.mean_return:.5g}" if news.ends_early else f"reward {news.mean_reward:.3f}"
+
+
+def news_pieces(news: Any) -> list[str]:
+    """The figures of an episode, the most important first."""
+    policy = news.phase == "policy"
+    fit, plan = ("learn", "act") if policy else ("fit", "plan")
+    pieces = [reward_text(news), f"unsafe {news.unsafe_pct:.2f} %"]
+    if len(news.unsafe_by_cost) > 1:
+        pieces.append(f"({', '.join(f'{name} {share:.2f} %' for name, share in news.unsafe_by_cost.items())})")
+    if news.steps is not None:
+        pieces.append(f"steps {news.steps:.0f}")
+    if news.model_r2 is not None:
+        pieces.append(f"model R² {figure_text(news.model_r2)}")
+    pieces += [f"{fit} {news.seconds_fit:.1f} s", f"{plan} {news.seconds_plan:.1f} s"]
+    pieces.append(f"compile {news.seconds_compile:.1f} s")
+    return [*pieces, f"{news.pace:,.0f} steps/s"] if policy else pieces
 
 
 def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: list[Path]) -> None:
@@ -173,6 +223,10 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
         del about["mrcp_ksteps"]
     for name, text in about.items():
         table.add_row(name, *(_measure(summary, name) for summary in summaries), text)
+        if name == "unsafe_pct":
+            for cost in first["unsafe_pct_by_cost"]:
+                cells = (_measure(summary["unsafe_pct_by_cost"], cost) for summary in summaries)
+                table.add_row(Text(f"  {cost}"), *cells, Text(f"steps that violate {cost} [%], all episodes"))
     console.print(table)
     if count > 1:
         console.print("[dim]± is the 90 % interval over seeds; random episodes at the start count in all of them.[/]")
@@ -182,7 +236,7 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
 
 def _measure(summary: dict[str, Any], name: str) -> str:
     """One measure of a run: its mean, and its interval if there is one."""
-    mean, half = summary[name]
+    mean, half = summary.get(name, (None, None))
     if mean is None:
         return "never" if name == "mrcp_ksteps" else "–"
     reached = f" ({summary['reached']}/{summary['seeds']})" if name == "mrcp_ksteps" else ""
@@ -218,9 +272,12 @@ def print_evaluation(console: Console, summary: dict[str, Any], file: Path) -> N
     for column in ("measure", "mean", "± (90 %)", "what it is"):
         table.add_column(column, justify="right" if column in ("mean", "± (90 %)") else "left")
     show = lambda x: "–" if x is None else f"{x:.3f}"  # noqa: E731
-    for name, about in (("mean_reward", "reward per step"), ("unsafe_pct", "unsafe steps [%]")):
+    early = [("return", "sum of rewards of an episode"), ("steps", "of an episode")] * summary["ends_early"]
+    for name, about in (*early, ("mean_reward", "reward per step"), ("unsafe_pct", "unsafe steps [%]")):
         mean, half = summary[name]
         table.add_row(name, show(mean), show(half), about)
+    for name, (mean, half) in summary["unsafe_pct_by_cost"].items():
+        table.add_row(Text(f"  {name}"), show(mean), show(half), Text(f"steps that violate {name} [%]"))
     table.add_row("worst episode", show(summary["worst_episode_unsafe_pct"]), "", "its unsafe steps [%]")
     console.print(table)
     console.print(f"  {file}", highlight=False, soft_wrap=True)

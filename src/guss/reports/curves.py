@@ -51,8 +51,10 @@ def curve_of(record: Record, field: str, log: bool = False) -> Curve:
     number, columns = thinned(record.values(field), log)
     mean, half = (np.asarray(x) for x in zip(*(metrics.interval(column) for column in columns), strict=True))
     half = np.nan_to_num(half)
-    low = np.maximum(mean - half, 0.0) if field == "unsafe_pct" else mean - half
-    return Curve(number, mean, low, mean + half)
+    low, high = mean - half, mean + half
+    if field == "unsafe_pct":
+        low, high = (np.clip(edge, 0.0, 100.0) for edge in (low, high))
+    return Curve(number, mean, low, high)
 
 
 def level_of(record: Record | None, field: str) -> float | None:

@@ -60,7 +60,8 @@ def _fronts(axes: Any, points: list[tuple[dict[str, Any], str, Any, Any]]) -> No
         axes.plot(unsafe[front], reward[front], color=shade, lw=1.4 if rank == 1 else 0.9, ls="-" if rank == 1 else ":")
     for style, section, x, y in points:
         colour = style["color"]
-        axes.errorbar(x[0], y[0], xerr=[[min(x[1] or 0.0, x[0])], [x[1] or 0.0]], yerr=y[1] or 0.0, color=colour,
+        half = x[1] or 0.0  # of a percentage: from 0 to 100
+        axes.errorbar(x[0], y[0], xerr=[[min(half, x[0])], [min(half, 100.0 - x[0])]], yerr=y[1] or 0.0, color=colour,
                       marker=MARKERS[section], ms=7, elinewidth=0.9, capsize=2, zorder=3)  # fmt: skip
     positive = unsafe[unsafe > 0]
     smallest = float(positive.min()) if len(positive) else 1.0

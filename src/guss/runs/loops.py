@@ -19,7 +19,7 @@ from guss.errors import GussError
 from guss.models.judging import FitReport
 from guss.programs import release_programs
 from guss.runs.config import RunConfig, spec_of_run
-from guss.runs.records import per_episode
+from guss.runs.records import per_episode, unsafe_by_cost
 from guss.runs.timing import CompileClock
 
 OnStep = Callable[[int], Any] | None
@@ -33,7 +33,14 @@ class EpisodeNews:
     """The last one's number."""
     phase: str
     mean_reward: float
+    """Per step."""
+    mean_return: float
+    """Sum over an episode."""
+    ends_early: bool
+    """Whether an episode of the run had fewer steps than a whole one: then returns compare, means per step do not."""
     unsafe_pct: float
+    unsafe_by_cost: dict[str, float]
+    """Steps that violate each constraint [%]."""
     model_r2: float | None
     seconds_fit: float
     seconds_plan: float
@@ -163,11 +170,18 @@ class Loop:
         length = np.stack([played.length for played in episodes])
         figures = [per_episode(self.task, played) for played in episodes]
         rewards, unsafe = (np.stack(x) for x in zip(*figures, strict=True))
+        total = self.steps + length.sum(axis=0)
         news = EpisodeNews(
             episode=self.done + len(episodes) - 1,
             phase=phase,
             mean_reward=float(rewards.mean()),
+            mean_return=float((rewards * length).mean()),
+            ends_early=bool((total != (self.done + len(episodes)) * self.task.episode_length).any()),
             unsafe_pct=float(100 * unsafe.mean()),
+            unsafe_by_cost={
+                c.name: float(100 * np.mean([unsafe_by_cost(self.task, played)[c.name] for played in episodes]))
+                for c in self.task.constraints
+            },
             model_r2=r2,
             seconds_fit=fit,
             seconds_plan=play,
@@ -180,7 +194,7 @@ class Loop:
         timing |= {"compile_seconds": clock.seconds, "compiled_programs": clock.programs}
         target = self.config.target
         self.done += len(episodes)
-        self.steps = self.steps + length.sum(axis=0)
+        self.steps = total
         self.over = self.done >= self.config.episodes or (
             target is not None and phase != "random" and news.mean_reward >= target
         )
