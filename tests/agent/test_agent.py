@@ -131,7 +131,7 @@ def test_logged_traces_come_first(tmp_path):
         ({"next_obs": [0.0, 1.0]}, r"next_obs of episode 1, step 3 must have shape \(3,\) .* got \(2,\)"),
         ({"next_obs": [0.0, np.nan, 0.0]}, "next_obs of episode 1, step 3 is not finite in dimension 1"),
         ({"reward": np.nan}, "the reward of episode 1, step 3 is not finite"),
-        ({"cost": [np.inf]}, r"cost of episode 1, step 3 \(constraints unsafe_angle\) is not finite in dimension 0"),
+        ({"cost": [np.inf]}, r"cost of episode 1, step 3 \(constraints unsafe_angle\) is not finite in unsafe_angle"),
         ({"cost": [0.0, 0.0]}, r"cost of episode 1, step 3 .* must have shape \(1,\)"),
         ({"action": [9.0]}, "action of episode 1, step 3 must be between"),
         ({"obs": "up"}, "obs of episode 1, step 3 must be numbers of shape"),

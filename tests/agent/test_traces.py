@@ -166,7 +166,7 @@ def test_rows_that_a_task_cannot_have_are_told(tmp_path):
         Checked(pendulum_task()).batch(as_trace(tmp_path, **held))
     held = arrays(3)
     held["next_obs"][2, 1] = np.nan
-    with pytest.raises(GussError, match=r"next_obs of the trace is not finite in dimension \[2, 1\]"):
+    with pytest.raises(GussError, match=r"next_obs of the trace is not finite in row 2, dimension 1"):
         Checked(pendulum_task()).batch(as_trace(tmp_path, **held))
 
 
@@ -317,10 +317,10 @@ def test_an_agent_and_a_run_start_from_costs_by_name(tmp_path, monkeypatch):
         ({"skip": [-1, 0, 0]}, r"skip must be 0 or 1 \(false or true\) in every row, got -1 in row 0"),
         ({"episode": [0, 0, np.nan]}, "episode must be finite in every row, got nan in row 2"),
         ({"seed": [0, np.inf, 0]}, "seed must be finite in every row, got inf in row 1"),
-        ({"cost": [0, np.nan, 0]}, r"cost of the trace \(constraints hot\) is not finite in dimension \[1, 0\]"),
+        ({"cost": [0, np.nan, 0]}, r"cost of the trace \(constraints hot\) is not finite in row 1, hot"),
         ({"cost": [0, 1, -1]}, "cost of the trace must be 0 or more .* got -1.0 in row 2, constraint 'hot'"),
         ({"cost": ["a", "b", "c"]}, "cost must hold numbers, got <U1"),
-        ({"reward": [0, 1e300, 1]}, "reward of the trace is not finite in dimension 1"),
+        ({"reward": [0, 1e300, 1]}, "reward of the trace is not finite in row 1"),
         ({"episode": np.zeros((3, 2))}, r"episode must have one number a row, got shape \(3, 2\)"),
     ],
 )

@@ -69,6 +69,7 @@ def _plain_actions(actions: Actions) -> dict[str, Any]:
     return {"kind": kind} | {
         name: [*map(float if kind == "continuous" else int, value)] if isinstance(value, tuple) else value
         for name, value in asdict(actions).items()
+        if name != "names"  # no model depends on them
     }
 
 

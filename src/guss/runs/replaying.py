@@ -71,6 +71,7 @@ class Thought(NamedTuple):
     chosen: np.ndarray  # [H, D], where the chosen plan leads
     behaviour: np.ndarray  # its descriptor
     diagnostics: Diagnostics
+    planned: np.ndarray  # [H, …], the actions of the chosen plan
 
     def in_words(self) -> str:
         """What came out of it."""
@@ -122,8 +123,9 @@ class Replay:
                 f"first is, as episode {near}"
             )
         self.traces = [read_trace(trace_path(home, each, self.episode)) for each in seeds]
-        self.view = spec.view or plain_view(np.concatenate([trace.obs for trace in self.traces]))
-        """How the environment is shown; plainly if it does not say."""
+        self.plain = spec.view is None
+        """Whether the environment does not say how it is shown: then it is by its dimensions."""
+        self.view = spec.view or plain_view(self.task, self.traces)
         self.random = self.config.is_random(self.episode)
         self.models: Model | None = self._models(home, on_fit) if self.thinks else None
         self.thought, self.alike = 0, 0
@@ -205,4 +207,5 @@ class Replay:
                 chosen=np.asarray(plan.trajectory.next_obs).mean(axis=0),
                 behaviour=np.asarray(plan.behaviour),
                 diagnostics=plan.diagnostics,
+                planned=np.asarray(plan.trajectory.action)[0],
             )
