@@ -24,6 +24,7 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from guss import checkpoint
 from guss.agent import storing
 from guss.agent.episodes import run_episodes, with_model_inputs
+from guss.agent.explaining import Decision, Explanation, Search, explain
 from guss.agent.exploration import explore, explore_episodes
 from guss.agent.history import Episode, batch_of_steps, episode_of, model_measures
 from guss.agent.hosting import Played, hard_violations
@@ -88,6 +89,7 @@ class Agent:
         self.checked = Checked(self.task)
         self.history: list[Episode] = []
         self.last_plan: Diagnostics | None = None
+        self._decision: Decision | None = None
         self._report: FitReport | None = None
         self._knowledge = Knowledge()
         self._fitted_rows = -1  # how many rows the model was last fitted to
@@ -153,7 +155,7 @@ class Agent:
         """The action to take now, as a NumPy array (a scalar array for a single discrete choice)."""
         where = f"episode {self.episode}, step {len(self._steps)}"
         array = self.checked.obs(obs, where)
-        started = time.perf_counter()
+        started, search = time.perf_counter(), None
         if self.phase == "random":
             block, row = divmod(len(self._steps), self.task.episode_length)
             action = self._random_actions(block)[row]
@@ -164,12 +166,25 @@ class Agent:
             self.fit()
             started = time.perf_counter()
             key = jax.random.split(jax.random.fold_in(self._key_steps, self._acts))[0]  # as in a compiled episode
-            plan: Plan = _plan(self.planner, self._model(), self.planned, jnp.asarray(array), key, self._memory)
+            model = self._model()
+            plan: Plan = _plan(self.planner, model, self.planned, jnp.asarray(array), key, self._memory)
+            search = Search(self.planner, model, self.planned, key, self._memory, plan)
             self._memory, self.last_plan = plan.memory, jax.device_get(plan.diagnostics)
             action = np.asarray(plan.action)
         self._acts += 1
         self._plan_seconds += time.perf_counter() - started
+        about = (self.phase, self.episode, len(self._steps), array, np.asarray(action))
+        self._decision = Decision(*about, self.task, search)
         return np.asarray(action)  # also where NumPy made a scalar of it
+
+    def explain(self) -> Explanation:
+        """Why the last action was chosen: `print(agent.explain())`. The first call compiles the planner once more."""
+        if self._decision is None:
+            raise GussError(
+                "there is no action to explain yet: explain() is about the last act(obs). Whole episodes that learn() "
+                "runs as one compiled program do not call act"
+            )
+        return explain(self._decision)
 
     def observe(self, transition: Transition, *, end: bool = False, terminated: bool = False, use: bool = True) -> bool:
         """What the system did. `reward` and `cost` may be None: then the task's functions say.

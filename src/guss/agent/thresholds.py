@@ -14,8 +14,8 @@ import numpy as np
 
 from guss.task import Task
 
-STATES, POINTS, HALVINGS = 8, 1025, 40
-"""States that are changed, values that a dimension takes in each, and steps of the bisection between two of them."""
+STATES, POINTS, REFINEMENTS = 8, 1025, 4
+"""States that are changed, values that a dimension takes in each, and how often the interval of an edge is divided."""
 REACHES = (1.0, 10.0)
 """How far beyond the states limits are looked for, in ranges of the states: near first."""
 
@@ -114,10 +114,9 @@ def _threshold(probe: _Probe, ranges: np.ndarray) -> tuple[int, float, float] | 
 
 def _edge(probe: _Probe, dim: int, low: float, high: float) -> float:
     """Where the answer changes between two values: the last float32 that is still safe."""
-    first = bool(probe(dim, np.asarray([low]))[0, 0])
-    for _ in range(HALVINGS):
-        middle = float(np.float32(0.5 * (low + high)))
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if bool(probe(dim, np.asarray([middle]))[0, 0]) == first else (low, middle)
-    return high if first else low
+    for _ in range(REFINEMENTS):
+        values = np.linspace(low, high, POINTS).astype(np.float32)
+        unsafe = probe(dim, values)[0]
+        at = int(np.argmax(unsafe[1:] != unsafe[:-1]))
+        low, high = float(values[at]), float(values[at + 1])
+    return high if unsafe[at] else low
