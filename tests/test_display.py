@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from guss.display import RunProgress, news_pieces, print_evaluation, print_run_summary
-from guss.runs.loops import EpisodeNews
+from guss.display import RunProgress, print_evaluation, print_run_summary
+from guss.progress import EpisodeNews, news_pieces
 
 
 def news(**fields):

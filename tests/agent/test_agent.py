@@ -258,3 +258,15 @@ def test_a_saved_agent_goes_on_as_if_it_had_never_stopped(tmp_path):
     (tmp_path / "agent.ckpt").write_bytes(b"something else")
     with pytest.raises(GussError, match="is not a checkpoint of guss"):
         Agent.load(tmp_path / "agent.ckpt", TASK)
+
+
+def test_learning_shows_its_progress_if_asked_or_on_a_terminal(capsys):
+    shown = Agent("safe-pendulum", **SMALL | {"model": "oracle", "initial_episodes": 1, "budget": 5})
+    shown.learn(1)
+    assert capsys.readouterr().err == "", "no terminal, nothing asked for"
+    shown.learn(1, progress=True)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("episode 1/1 (plan): reward")
+    assert shown.history[-1].episode_return == pytest.approx(200 * shown.history[-1].mean_reward)
+    assert shown.history[-1].unsafe_by_cost == {"unsafe_angle": shown.history[-1].unsafe_pct}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from guss.agent.agent import Agent
 from guss.agent.systems import Checked, costs_in_order
-from guss.agent.traces import FORMATS, Trace, find_traces, join, pieces, read_trace, read_traces, write_trace
+from guss.agent.traces import ARRAYS, FORMATS, Trace, find_traces, join, pieces, read_trace, read_traces, write_trace
 from guss.commands.run import Run
 from guss.constraint import Constraint
 from guss.envs import make_task
@@ -44,7 +44,7 @@ def test_what_was_written_is_read_bit_by_bit(tmp_path_factory, ending, lengths, 
     write_trace(folder / f"copy{ending}", trace, seed=np.zeros(rows, int))
     copy = read_trace(folder / f"copy{ending}")
     assert copy.cost_names is None
-    for name, value in zip(trace._fields[:-1], trace, strict=False):
+    for name, value in zip(trace._fields[:ARRAYS], trace, strict=False):
         np.testing.assert_array_equal(getattr(copy, name).astype(value.dtype), value, err_msg=name)
     assert trace.use.tolist() == (~skip).tolist()
     assert [len(piece.obs) for piece in pieces(copy, 100)] == lengths

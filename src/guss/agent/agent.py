@@ -25,13 +25,13 @@ from guss import checkpoint
 from guss.agent import storing
 from guss.agent.episodes import run_episodes, with_model_inputs
 from guss.agent.explaining import Decision, Explanation, Search, explain
-from guss.agent.exploration import explore, explore_episodes
+from guss.agent.exploration import explore_episodes, random_action
 from guss.agent.history import Episode, batch_of_steps, episode_of, model_measures
 from guss.agent.hosting import Played, hard_violations
 from guss.agent.learner import Learner, diverged, divergence_error
 from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from, settings_from_json
-from guss.agent.systems import Checked, HostSystem, check_finite, resolve
-from guss.agent.traces import Trace, read_traces
+from guss.agent.systems import Checked, HostSystem, check_finite, read_logged, resolve
+from guss.agent.traces import Columns, Trace
 from guss.checkpoint import Stored
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.loading import find_preset
@@ -40,6 +40,7 @@ from guss.models.judging import FitReport
 from guss.planners import make_planner
 from guss.planners.engine import Diagnostics, Plan, plan_one
 from guss.programs import release_programs
+from guss.progress import learning_progress
 from guss.task import Task
 from guss.types import Model, Planner, Transition
 
@@ -55,6 +56,7 @@ class Agent:
         seed: int = 0,
         initial_policy: Callable[[np.ndarray], Any] | None = None,
         traces: Iterable[str | Path | Transition | Trace] = (),
+        columns: Columns | None = None,
         preset: dict[str, Any] | None = None,
         method: str = "guss",
         **settings: Any,
@@ -64,13 +66,13 @@ class Agent:
 
         `initial_policy(obs)`: your own controller, for the first episodes instead of random actions. `traces`: logged
         transitions to learn from before the first step (NPZ, CSV, Parquet, folders of them, or batches); then no
-        random episode comes first unless `initial_episodes` says so. `settings` are those of AgentSettings, with
-        `planner`, `net` and `fit` as dicts; what is not given comes from the preset of that name in experiments/, or
-        the defaults.
+        random episode comes first unless `initial_episodes` says so. `columns`: names of these files' columns, as
+        {"obs": ["temperature", "pressure"], "action": ["valve"]}. `settings`: those of AgentSettings, with `planner`,
+        `net` and `fit` as dicts; what is not given comes from the preset of that name in experiments/, or the defaults.
         """
         release_programs()
         known, self.env = resolve(system, task)
-        logged = [trace if isinstance(trace, tuple) else read_traces([trace]) for trace in traces]
+        logged, known = read_logged(known, traces, columns)
         if logged:
             settings.setdefault("initial_episodes", 0)
         chosen = find_preset(known.name) if preset is None else preset
@@ -157,8 +159,8 @@ class Agent:
         array = self.checked.obs(obs, where)
         started, search = time.perf_counter(), None
         if self.phase == "random":
-            block, row = divmod(len(self._steps), self.task.episode_length)
-            action = self._random_actions(block)[row]
+            how, length = self.settings.explores(), self.task.episode_length
+            action = random_action(self.task.actions, self._key_first, len(self._steps), length, how)
         elif self.phase == "initial_policy":
             assert self.initial_policy is not None
             action = self.checked.action(self.initial_policy(array), f"initial_policy in {where}")
@@ -173,17 +175,12 @@ class Agent:
             action = np.asarray(plan.action)
         self._acts += 1
         self._plan_seconds += time.perf_counter() - started
-        about = (self.phase, self.episode, len(self._steps), array, np.asarray(action))
-        self._decision = Decision(*about, self.task, search)
-        return np.asarray(action)  # also where NumPy made a scalar of it
+        action = np.asarray(action)  # also where NumPy made a scalar of it
+        self._decision = Decision(self.phase, self.episode, len(self._steps), array, action, self.task, search)
+        return action
 
     def explain(self) -> Explanation:
         """Why the last action was chosen: `print(agent.explain())`. The first call compiles the planner once more."""
-        if self._decision is None:
-            raise GussError(
-                "there is no action to explain yet: explain() is about the last act(obs). Whole episodes that learn() "
-                "runs as one compiled program do not call act"
-            )
         return explain(self._decision)
 
     def observe(self, transition: Transition, *, end: bool = False, terminated: bool = False, use: bool = True) -> bool:
@@ -240,9 +237,17 @@ class Agent:
     # -------------------------------------------------------------------------------------------------- whole episodes
 
     def learn(
-        self, episodes: int, *, target: float | None = None, on_episode: Callable[[Episode], Any] | None = None
+        self,
+        episodes: int,
+        *,
+        target: float | None = None,
+        on_episode: Callable[[Episode], Any] | None = None,
+        progress: bool | None = None,
     ) -> list[Episode]:
-        """Up to `episodes` more episodes on the system, or until a planned one's mean reward reaches `target`."""
+        """Up to `episodes` more episodes on the system, or until a planned one's mean reward reaches `target`.
+
+        `progress`: show it on stderr; None: if that is a terminal.
+        """
         if episodes < 1:
             raise GussError(f"learn at least 1 episode, got {episodes}")
         compiled = self.task.step is not None and self.task.reset is not None
@@ -253,16 +258,18 @@ class Agent:
             )
         self.reset()
         before = len(self.history)
-        for _ in range(episodes):
-            if self.env is None and self.phase != "initial_policy":
-                self._compiled_episode()
-            else:
-                self._host_episode()
-            news = self.history[-1]
-            if on_episode is not None:
-                on_episode(news)
-            if target is not None and news.phase == "plan" and news.mean_reward >= target:
-                break
+        with learning_progress(episodes, progress) as shown:
+            for number in range(episodes):
+                if self.env is None and self.phase != "initial_policy":
+                    self._compiled_episode()
+                else:
+                    self._host_episode(shown.step)
+                news, length = self.history[-1], self.task.episode_length
+                shown.episode(news.news(number, length, any(e.steps != length for e in self.history)))
+                if on_episode is not None:
+                    on_episode(news)
+                if target is not None and news.phase == "plan" and news.mean_reward >= target:
+                    break
         return self.history[before:]
 
     def _compiled_episode(self) -> None:
@@ -283,7 +290,7 @@ class Agent:
         self._steps = [(Transition(*(x[t] for x in alone)), True) for t in range(length)]
         self._close()
 
-    def _host_episode(self) -> None:
+    def _host_episode(self, on_step: Callable[[int], Any]) -> None:
         """One episode of a Gymnasium environment, or of a compiled task step by step."""
         system = HostSystem(self.task, self.env)
         episode = self.episode
@@ -292,6 +299,7 @@ class Agent:
             transition, ended, over, use = system.step(obs, self.act(obs), self._key_steps, len(self._steps))
             self.observe(transition, end=over, terminated=ended, use=use)
             obs = np.asarray(transition.next_obs)
+            on_step(len(self._steps))
 
     # ------------------------------------------------------------------------------------------------ save and load
 
@@ -396,11 +404,6 @@ class Agent:
         self.history.append(episode_of(self.task, self._steps, self.episode, self.phase, model, *seconds))
         self._begin()
 
-    def _random_actions(self, block: int) -> np.ndarray:
-        """Random actions for an episode (and for what comes after its usual length)."""
-        key = jax.random.fold_in(self._key_first, block)
-        return np.asarray(_explored(self.task.actions, key, self.task.episode_length, self.settings.explores()))
-
     def _model(self) -> Model:
         if not self.learner.per_seed:
             return self.learner.models
@@ -410,6 +413,3 @@ class Agent:
 @jax.jit
 def _plan(planner: Planner, model: Model, task: Task, obs: Array, key: PRNGKeyArray, memory: PyTree) -> Plan:
     return plan_one(with_model_inputs(planner, model, task), model, task, obs, key, memory)
-
-
-_explored = jax.jit(explore, static_argnums=(0, 2, 3))

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from guss.agent.episodes import with_model_inputs
 from guss.agent.thresholds import find_thresholds
+from guss.errors import GussError
 from guss.planners.engine import Monitor, Particles, Plan, judge, plan_one
 from guss.task import Task
 from guss.types import Judged, Model, Planner, Rollout, Scores
@@ -227,8 +228,13 @@ def _search_again(
 # ---------------------------------------------------------------------------------------------------- the explanation
 
 
-def explain(decision: Decision) -> Explanation:
-    """Why this was decided."""
+def explain(decision: Decision | None) -> Explanation:
+    """Why this was decided; None: nothing was."""
+    if decision is None:
+        raise GussError(
+            "there is no action to explain yet: explain() is about the last act(obs). Whole episodes that learn() "
+            "runs as one compiled program do not call act"
+        )
     task = decision.task
     obs = dict(zip(task.observations.labels, np.asarray(decision.obs, float).tolist(), strict=True))
     about: dict[str, Any] = {"phase": decision.phase, "episode": decision.episode, "step": decision.step, "obs": obs}

@@ -6,6 +6,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray, Shaped
 
 from guss.errors import UnknownNameError
@@ -38,6 +39,15 @@ def explore(actions: Actions, key: PRNGKeyArray, steps: int, how: str) -> Shaped
     _, path = jax.lax.scan(drift, noise[0], noise)
     low, high = actions.bounds()
     return jnp.clip(low[None] + (high - low)[None] * jax.scipy.stats.norm.cdf(path), low[None], high[None])
+
+
+_explored = jax.jit(explore, static_argnums=(0, 2, 3))
+
+
+def random_action(actions: Actions, key: PRNGKeyArray, step: int, length: int, how: str) -> np.ndarray:
+    """The random action of one step of an episode, also after its usual length."""
+    block, row = divmod(step, length)
+    return np.asarray(_explored(actions, jax.random.fold_in(key, block), length, how))[row]
 
 
 @partial(jax.jit, static_argnames=("steps", "how"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gymnasium
@@ -14,11 +15,12 @@ from jaxtyping import PRNGKeyArray
 
 from guss.agent.hosting import derived_seed, told_costs
 from guss.agent.learner import Batch, told_of
-from guss.agent.traces import Trace, with_costs
+from guss.agent.traces import Columns, Trace, read_traces, with_costs
 from guss.envs import ENVS
 from guss.envs.adapting import Adapted, as_maker, check_spaces, describe, find_env, no_cost_error
-from guss.errors import GussError
-from guss.task import Task
+from guss.errors import GussError, GussWarning
+from guss.spaces import Names, named
+from guss.task import END, Task
 from guss.types import Actions, ContinuousActions, Transition
 
 
@@ -51,6 +53,25 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
         task = found[0].item.make_task() if found else describe(env, name)
     check_spaces(env, task)
     return task.with_end(hosted=True), env
+
+
+def with_names(task: Task, obs_names: Names, action_names: Names) -> Task:
+    """The task with names of its dimensions, as those of a log's columns, where it has none itself."""
+    spaces = named(task.observations, obs_names), named(task.actions, action_names)
+    if spaces[0] is task.observations and spaces[1] is task.actions:
+        return task
+    return task.replace(observations=spaces[0], actions=spaces[1])
+
+
+def read_logged(task: Task, traces: Iterable[Any], columns: Columns | None) -> tuple[list[Transition | Trace], Task]:
+    """Files of logged data and batches as batches, and the task with the names of their columns."""
+    given = list(traces)
+    if columns and all(isinstance(trace, tuple) for trace in given):
+        raise GussError(f"`columns` names the columns of files in `traces`, but there is no file among {len(given)}")
+    logged: list[Any] = [trace if isinstance(trace, tuple) else read_traces([trace], columns) for trace in given]
+    for trace in logged:
+        task = with_names(task, trace.obs_names, trace.action_names) if isinstance(trace, Trace) else task
+    return logged, task
 
 
 class HostSystem:
@@ -152,6 +173,14 @@ class Checked:
 
     def batch(self, trace: Transition | Trace) -> Batch:
         """A logged trace, [N, …]."""
+        if isinstance(trace, Trace) and not trace.knows_end and END in self.task.unknown:
+            warnings.warn(
+                f"the logged data have no column `terminated`, so the model of task {self.task.name!r} learns that the "
+                f"system never ends an episode itself: add the column (1 on the last row of an episode that the system "
+                f"ended, 0 elsewhere), or switch it off with Task(learns_end=False)",
+                GussWarning,
+                stacklevel=4,
+            )
         count = len(np.asarray(trace.obs))
         size, actions = self.task.observations.size, self.task.actions
         action, shape = np.asarray(trace.action), (count, *actions.shape)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -18,41 +17,12 @@ from guss.checkpoint import Stored
 from guss.errors import GussError
 from guss.models.judging import FitReport
 from guss.programs import release_programs
+from guss.progress import EpisodeNews as EpisodeNews
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.records import per_episode, unsafe_by_cost
 from guss.runs.timing import CompileClock
 
 OnStep = Callable[[int], Any] | None
-
-
-@dataclass
-class EpisodeNews:
-    """What is told after every episode, or after several that were played at once, for display."""
-
-    episode: int
-    """The last one's number."""
-    phase: str
-    mean_reward: float
-    """Per step."""
-    mean_return: float
-    """Sum over an episode."""
-    ends_early: bool
-    """Whether an episode of the run had fewer steps than a whole one: then returns compare, means per step do not."""
-    unsafe_pct: float
-    unsafe_by_cost: dict[str, float]
-    """Steps that violate each constraint [%]."""
-    model_r2: float | None
-    seconds_fit: float
-    seconds_plan: float
-    seconds_compile: float
-    steps: float | None = None
-    """Mean length of the episodes, where they did not all have full length."""
-    pace: float = 0.0
-    """Steps per second, of all seeds together, without the time for compiling."""
-    trouble: tuple[str, ...] = ()
-    """Hard limits that were violated, environments that failed."""
-    warnings: tuple[str, ...] = ()
-    """What the data do not show of learned costs."""
 
 
 class FinalFit(NamedTuple):

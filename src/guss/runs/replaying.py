@@ -17,10 +17,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from guss.agent.hosting import plan_all
+from guss.agent.systems import with_names
 from guss.agent.traces import read_trace
 from guss.errors import GussError, UnknownNameError
 from guss.planners.engine import Diagnostics, Monitor, Plan
 from guss.runs.config import spec_of_run
+from guss.runs.facts import read_stored
 from guss.runs.learning import PlanningLoop
 from guss.runs.modelling import FitNews, fit_log, log_of_run
 from guss.runs.records import read_lines, trace_path, unsafe_steps
@@ -105,7 +107,9 @@ class Replay:
         """What planned; None for a policy, which does not."""
         spec = spec_of_run(self.config)
         warn_if_changed(home, self.config)
-        self.task = self.config.tasks(spec.make_task())[0]
+        facts = read_stored(home).facts
+        names = (None, None) if facts is None else (facts.dimensions, facts.actions)
+        self.task = with_names(self.config.tasks(spec.make_task())[0], *names)
         seeds = self.config.seeds
         self.seed = seeds[0] if seed is None else seed
         if self.seed not in seeds:

@@ -29,7 +29,7 @@ def plain_map(obs: np.ndarray, names: Sequence[str] | None = None) -> StateMap |
     """Its states: by the first two observations; None if there is one only."""
     if obs.shape[1] < 2:
         return None
-    first, second = ("observation 0", "observation 1") if names is None else names[:2]
+    first, second = ("observation 0", "observation 1") if names is None or len(names) != obs.shape[1] else names[:2]
     return StateMap(lambda obs: obs[..., :2], (first, second), (_limits(obs[:, 0]), _limits(obs[:, 1])))
 
 
