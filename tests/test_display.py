@@ -74,7 +74,7 @@ def test_returns_are_shown_where_episodes_end_early_and_every_cost_by_its_name()
     costs = {"too_hot": 10.0, "pressure": 2.5}
     pieces = news_pieces(news(ends_early=True, steps=17.0, mean_return=34.25, unsafe_by_cost=costs))
     assert pieces[0] == "return 34.25"
-    assert "(too_hot 10.00 %, pressure 2.50 %)" in pieces
+    assert "unsafe by too_hot 10.00 %, pressure 2.50 %" in pieces
     assert "steps 17" in pieces
 
 

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-MIN_TEXT = 30
-"""Characters for figures beside a progress bar: reward and unsafe share."""
+MIN_TEXT = 40
+"""Characters for figures beside a progress bar: step, reward and unsafe share."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class RunProgress:
         count = f"{name or 'episode'} {{task.completed}}/{{task.total}}"
         free = console.width - len(f"{name or 'episode'} {episodes}/{episodes}") - len(" 0:00:00 left 0:00:00")
         width = min(24, free - 2 - MIN_TEXT)
-        bar = [BarColumn(bar_width=width)] if width >= 6 else []
+        bar = [BarColumn(bar_width=width)] if width >= 4 else []
         self._room = free - 1 - (width + 1 if bar else 0)
         columns = (TextColumn(count), *bar, TextColumn("{task.description}", markup=False))
         self._bar = make_bar(console, quiet, *columns)
@@ -146,12 +146,12 @@ def news_pieces(news: EpisodeNews) -> list[str]:
     policy = news.phase == "policy"
     fit, plan = ("learn", "act") if policy else ("fit", "plan")
     pieces = [reward_text(news), f"unsafe {news.unsafe_pct:.2f} %"]
-    if len(news.unsafe_by_cost) > 1:
-        pieces.append(f"({', '.join(f'{name} {share:.2f} %' for name, share in news.unsafe_by_cost.items())})")
     if news.steps is not None:
         pieces.append(f"steps {news.steps:.0f}")
     if news.model_r2 is not None:
         pieces.append(f"model R² {figure_text(news.model_r2)}")
+    if len(news.unsafe_by_cost) > 1:
+        pieces.append(f"unsafe by {', '.join(f'{name} {share:.2f} %' for name, share in news.unsafe_by_cost.items())}")
     pieces += [f"{fit} {news.seconds_fit:.1f} s", f"{plan} {news.seconds_plan:.1f} s"]
     pieces += [] if math.isnan(news.seconds_compile) else [f"compile {news.seconds_compile:.1f} s"]
     return [*pieces, f"{news.pace:,.0f} steps/s"] if policy else pieces

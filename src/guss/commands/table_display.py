@@ -140,6 +140,10 @@ class PartProgress:
         self._status.stop()
 
 
+def _pair(mean: float | None, half: float | None) -> str:
+    return "–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
+
+
 def print_report(console: Console, files: list[Path]) -> None:
     """The paper's table as a report has it, in short; what is missing; where the whole is. `files`: the report's."""
     table, notes = (json.loads((files[0].parent / f"{name}.json").read_text()) for name in ("table", "report"))
@@ -152,13 +156,15 @@ def print_report(console: Console, files: list[Path]) -> None:
         for name in known:
             beside = any(name in row["paper"] for row in methods.values())
             shown.add_column(escape(COLUMNS[name] + " [paper]" * beside), justify="right")
+        costs = list(dict.fromkeys(cost for row in methods.values() for cost in row.get("unsafe_pct_by_cost", ())))
+        for cost in costs:
+            shown.add_column(Text(f"{one_line(cost)} %"), justify="right")
         for method, row in methods.items():
             cells = []
             for name in known:
-                mean, half = row[name]
-                ours = "–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
-                paper = row["paper"].get(name)
+                ours, paper = _pair(*row[name]), row["paper"].get(name)
                 cells.append(ours + ("" if paper is None else f" [dim]{escape(f'[{paper[0]:g}]')}[/]"))
+            cells += [_pair(*row.get("unsafe_pct_by_cost", {}).get(cost, (None, None))) for cost in costs]
             count = f"{row['seeds']} × {row['episodes']}"
             shown.add_row(Text(one_line(row["label"]), style="bold" if method == "guss" else ""), count, *cells)
         console.print(shown)
