@@ -47,7 +47,8 @@ _explored = jax.jit(explore, static_argnums=(0, 2, 3))
 def random_action(actions: Actions, key: PRNGKeyArray, step: int, length: int, how: str) -> np.ndarray:
     """The random action of one step of an episode, also after its usual length."""
     block, row = divmod(step, length)
-    return np.asarray(_explored(actions, jax.random.fold_in(key, block), length, how))[row]
+    path = np.asarray(_explored(actions, jax.random.fold_in(key, block), length, how))
+    return np.asarray(path[row])
 
 
 @partial(jax.jit, static_argnames=("steps", "how"))

@@ -171,7 +171,7 @@ def draw_states(maps: Mapped) -> Any:
         [found["limits"] for _, found in maps], float
     )  # each has its own, all are shown by the same axes
     view = [(float(edges[:, i, 0].min()), float(edges[:, i, 1].max())) for i in (0, 1)]
-    figure, axes = new_figure(count, 2, 1.75 * count + 1.2, 4.7, squeeze=False, sharex=True, sharey=True)
+    figure, axes = new_figure(count, 2, max(1.75 * count + 1.2, 4.8), 4.7, squeeze=False, sharex=True, sharey=True)
     for j, (record, found) in enumerate(maps):
         (x0, x1), (y0, y1) = found["limits"]
         for row, (field, colours) in enumerate((("visited", "viridis"), ("unsafe", "inferno"))):
