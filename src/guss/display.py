@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 from guss.metrics import MEASURES
+from guss.progress import RunProgress as RunProgress
+from guss.progress import figure_text as figure_text
+from guss.progress import make_bar
+from guss.progress import reward_text as reward_text
 
 
 def make_console(stderr: bool = False) -> Console:
@@ -55,19 +58,6 @@ def print_toy_summary(console: Console, summary: dict[str, Any], files: list[Pat
         console.print(f"  {file}", highlight=False, soft_wrap=True)
 
 
-def _bar(console: Console, quiet: bool, *columns: ProgressColumn) -> Progress:
-    """A progress bar that ends in the time gone and the time left; shown on terminals only."""
-    return Progress(
-        *columns,
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=quiet or not console.is_terminal,
-        transient=True,
-    )
-
-
 class MethodProgress:
     """A bar over methods and steps on a terminal; a line per method elsewhere; nothing if quiet."""
 
@@ -75,7 +65,7 @@ class MethodProgress:
         self._console, self._steps, self._quiet = console, steps, quiet
         self._count, self._total = 0, len(methods)
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-        self._bar = _bar(console, quiet, *columns)
+        self._bar = make_bar(console, quiet, *columns)
         self._task = self._bar.add_task("starting", total=self._total * steps)
 
     def start(self, method: str, stored: bool) -> None:
@@ -92,58 +82,6 @@ class MethodProgress:
         self._bar.update(self._task, completed=(self._count - 1) * self._steps + done)
 
     def __enter__(self) -> MethodProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-
-class RunProgress:
-    """A learning run as it goes: a bar with the last episode's figures on a terminal, a line per episode elsewhere."""
-
-    def __init__(self, console: Console, episodes: int, quiet: bool, name: str = "") -> None:
-        self._console, self._quiet, self._episodes = console, quiet, episodes
-        self._name = f"{name}, " if name else ""
-        count = TextColumn(f"{self._name}episode {{task.completed}}/{{task.total}}")
-        text = TextColumn("{task.description}")
-        self._bar = _bar(console, quiet, count, BarColumn(bar_width=24), text)
-        self._task = self._bar.add_task("compiling", total=episodes)
-        self._text = ""
-
-    def episode(self, news: Any) -> None:
-        """An episode is over."""
-        error = "" if news.model_r2 is None else f"  model R² {figure_text(news.model_r2)}"
-        policy = news.phase == "policy"
-        fit, plan = ("learn", "act") if policy else ("fit", "plan")
-        times = f"{fit} {news.seconds_fit:.1f} s  {plan} {news.seconds_plan:.1f} s"
-        times += f"  compile {news.seconds_compile:.1f} s" + (f"  {news.pace:,.0f} steps/s" if policy else "")
-        length = "" if news.steps is None else f"  steps {news.steps:.0f}"
-        self._text = text = f"reward {news.mean_reward:.3f}{length}  unsafe {news.unsafe_pct:.2f} %{error}  {times}"
-        self._bar.update(self._task, completed=news.episode + 1, description=text)
-        if not self._quiet and not self._console.is_terminal:
-            line = f"{self._name}episode {news.episode + 1}/{self._episodes} ({news.phase}): {text}"
-            self._console.print(line, highlight=False, soft_wrap=True)
-        if not self._quiet:
-            for trouble in news.trouble:
-                self._console.print(Text(f"  {trouble}", style="red"), soft_wrap=True)
-            for warning in news.warnings:
-                self._console.print(Text(f"  warning: {warning}", style="yellow"), soft_wrap=True)
-
-    def step(self, done: int) -> None:
-        """So many steps of the episode under way are over, where they are done one by one."""
-        if done % 10 == 0:
-            self._bar.update(self._task, description=f"step {done}  {self._text}")
-
-    def final(self, fitted: Any | None) -> None:
-        """The fit after the last episode begins (None), or is over."""
-        if fitted is None:
-            self._bar.update(self._task, description=f"fitting the final model  {self._text}")
-        elif not self._quiet and not self._console.is_terminal:
-            error = "diverged" if fitted.report is None else f"R² {fitted.report.r2.mean():.4f}"
-            self._console.print(f"{self._name}final model: {error}  fit {fitted.seconds:.1f} s", highlight=False)
-
-    def __enter__(self) -> RunProgress:
         self._bar.start()
         return self
 
@@ -173,6 +111,10 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
         del about["mrcp_ksteps"]
     for name, text in about.items():
         table.add_row(name, *(_measure(summary, name) for summary in summaries), text)
+        if name == "unsafe_pct":
+            for cost in first["unsafe_pct_by_cost"]:
+                cells = (_measure(summary["unsafe_pct_by_cost"], cost) for summary in summaries)
+                table.add_row(Text(f"  {cost}"), *cells, Text(f"steps that violate {cost} [%], all episodes"))
     console.print(table)
     if count > 1:
         console.print("[dim]± is the 90 % interval over seeds; random episodes at the start count in all of them.[/]")
@@ -182,7 +124,7 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
 
 def _measure(summary: dict[str, Any], name: str) -> str:
     """One measure of a run: its mean, and its interval if there is one."""
-    mean, half = summary[name]
+    mean, half = summary.get(name, (None, None))
     if mean is None:
         return "never" if name == "mrcp_ksteps" else "–"
     reached = f" ({summary['reached']}/{summary['seeds']})" if name == "mrcp_ksteps" else ""
@@ -193,7 +135,7 @@ class EpisodeBar:
     """A bar over episodes, or other units, on a terminal; nothing elsewhere."""
 
     def __init__(self, console: Console, count: int, quiet: bool, unit: str = "episode") -> None:
-        self._bar = _bar(console, quiet, TextColumn(f"{unit} {{task.completed}}/{{task.total}}"), BarColumn())
+        self._bar = make_bar(console, quiet, TextColumn(f"{unit} {{task.completed}}/{{task.total}}"), BarColumn())
         self._task = self._bar.add_task("", total=count)
 
     def update(self, done: int) -> None:
@@ -218,9 +160,12 @@ def print_evaluation(console: Console, summary: dict[str, Any], file: Path) -> N
     for column in ("measure", "mean", "± (90 %)", "what it is"):
         table.add_column(column, justify="right" if column in ("mean", "± (90 %)") else "left")
     show = lambda x: "–" if x is None else f"{x:.3f}"  # noqa: E731
-    for name, about in (("mean_reward", "reward per step"), ("unsafe_pct", "unsafe steps [%]")):
+    early = [("return", "sum of rewards of an episode"), ("steps", "of an episode")] * summary["ends_early"]
+    for name, about in (*early, ("mean_reward", "reward per step"), ("unsafe_pct", "unsafe steps [%]")):
         mean, half = summary[name]
         table.add_row(name, show(mean), show(half), about)
+    for name, (mean, half) in summary["unsafe_pct_by_cost"].items():
+        table.add_row(Text(f"  {name}"), show(mean), show(half), Text(f"steps that violate {name} [%]"))
     table.add_row("worst episode", show(summary["worst_episode_unsafe_pct"]), "", "its unsafe steps [%]")
     console.print(table)
     console.print(f"  {file}", highlight=False, soft_wrap=True)
@@ -268,11 +213,6 @@ def print_packed(console: Console, packed: list[Any]) -> None:
         for text in each.missing:
             console.print(Text(f"{each.folder.name}: {text}", style="dim"), soft_wrap=True)
     console.print(Text(f"  {packed[0].folder.parent}"), soft_wrap=True)
-
-
-def figure_text(value: Any, digits: int = 4) -> str:
-    """A number, or a dash where it is not known."""
-    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def print_bench(console: Console, record: dict[str, Any]) -> None:

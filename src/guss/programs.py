@@ -18,9 +18,10 @@ from typing import Any
 
 MAPPINGS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
-QUICKLY = {"xla_backend_optimization_level": 2}
+LEVEL = "xla_backend_optimization_level"
+QUICKLY = {} if LEVEL in os.environ.get("XLA_FLAGS", "") else {LEVEL: 2}
 """Compiler options for programs that run once or rarely: compiled in down to a quarter of the time, as fast or nearly.
-Not for the fit of the dynamics and for plans, which gain little by them."""
+Not for the fit of the dynamics and for plans, which gain little by them. A level that the user has chosen stays."""
 
 
 def release_programs() -> bool:

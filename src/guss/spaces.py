@@ -7,8 +7,8 @@ that an action between the rounded ones is within those that were written, in ei
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,15 +23,29 @@ MOST = float(np.finfo(np.float32).max) / 2
 """The sum of two larger numbers may overflow."""
 
 
+Names = tuple[str, ...] | None
+"""What dimensions are called in messages, tables and figures. Spaces that differ in names alone are equal."""
+
+
 @dataclass(frozen=True)
 class Observations:
-    """Observations are vectors of D numbers; `low` and `high` may be infinite."""
+    """Observations are vectors of D numbers; `low` and `high` may be infinite.
+
+    `names`: what the numbers are called, one each, for messages, tables and figures.
+    """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
+    names: Names = field(default=None, compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_bounds("observation", self.low, self.high, finite=False)
+        _check_names(self, "observation", self.size)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of every dimension; "dimension 3" for one that has none."""
+        return self.names or tuple(f"dimension {i}" for i in range(self.size))
 
     @property
     def size(self) -> int:
@@ -41,14 +55,21 @@ class Observations:
 
 @dataclass(frozen=True)
 class ContinuousActions:
-    """Actions are vectors of A numbers between `low` and `high`, as Gymnasium's Box."""
+    """Actions are vectors of A numbers between `low` and `high`, as Gymnasium's Box; `names`: one for each."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
+    names: Names = field(default=None, compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_bounds("action", self.low, self.high, finite=True)
+        _check_names(self, "action", len(self.low))
         float32_bounds(self.low, self.high)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of every number of an action."""
+        return _action_labels(self.names, len(self.low))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -108,13 +129,14 @@ class DiscreteActions:
 
     `scalar`: a single choice that is a number, not a vector of one, as Gymnasium's Discrete; otherwise as its
     MultiDiscrete. `ordered`: neighbouring values mean neighbouring actions, so a policy has one output per number,
-    rounded to the nearest value; otherwise one output per value, and the largest wins.
+    rounded to the nearest value; otherwise one output per value, and the largest wins. `names`: one for each number.
     """
 
     num_values: tuple[int, ...]
     start: tuple[int, ...] | None = None
     scalar: bool = False
     ordered: bool = False
+    names: Names = field(default=None, compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.start is None:
@@ -125,6 +147,12 @@ class DiscreteActions:
             raise GussError(f"start {self.start} and num_values {self.num_values} must have the same length")
         if self.scalar and len(self.num_values) != 1:
             raise GussError(f"a scalar action has one dimension, got num_values {self.num_values}")
+        _check_names(self, "action", len(self.num_values))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The name of every number of an action."""
+        return _action_labels(self.names, len(self.num_values))
 
     @property
     def first(self) -> tuple[int, ...]:
@@ -200,6 +228,35 @@ Actions = ContinuousActions | DiscreteActions
 def _along(vector: Array, like: Array) -> Array:
     """`vector` with leading axes of size 1, so that it broadcasts along the last axis of `like`."""
     return vector.reshape((1,) * (like.ndim - 1) + vector.shape)
+
+
+Space = TypeVar("Space", bound=Observations | ContinuousActions | DiscreteActions)
+
+
+def named(space: Space, names: Any) -> Space:
+    """The space with these names, unless it has some or they are not as many as it has dimensions.
+
+    A wrapper may have changed what names of the environment within it describe.
+    """
+    if space.names is not None or names is None or len(names) != len(space.labels):
+        return space
+    return replace(space, names=tuple(names))
+
+
+def _action_labels(names: Names, size: int) -> tuple[str, ...]:
+    return names or (("action",) if size == 1 else tuple(f"action {i}" for i in range(size)))
+
+
+def _check_names(space: Any, kind: str, size: int) -> None:
+    """Names are as many different texts as there are dimensions; a list of them becomes a tuple."""
+    if space.names is None:
+        return
+    names = (space.names,) if isinstance(space.names, str) else tuple(space.names)
+    if not all(isinstance(name, str) and name.strip() for name in names) or len(set(names)) != len(names):
+        raise GussError(f"{kind} names must be different texts that are not empty, got {list(names)}")
+    if len(names) != size:
+        raise GussError(f"{kind} names: expected {size}, one for each dimension, got {len(names)}: {list(names)}")
+    object.__setattr__(space, "names", names)
 
 
 def _check_bounds(kind: str, low: tuple[float, ...], high: tuple[float, ...], finite: bool) -> None:

@@ -129,9 +129,9 @@ def test_logged_traces_come_first(tmp_path):
     ("change", "words"),
     [
         ({"next_obs": [0.0, 1.0]}, r"next_obs of episode 1, step 3 must have shape \(3,\) .* got \(2,\)"),
-        ({"next_obs": [0.0, np.nan, 0.0]}, "next_obs of episode 1, step 3 is not finite in dimension 1"),
+        ({"next_obs": [0.0, np.nan, 0.0]}, "next_obs of episode 1, step 3 is not finite in sin\\(angle\\)"),
         ({"reward": np.nan}, "the reward of episode 1, step 3 is not finite"),
-        ({"cost": [np.inf]}, r"cost of episode 1, step 3 \(constraints unsafe_angle\) is not finite in dimension 0"),
+        ({"cost": [np.inf]}, r"cost of episode 1, step 3 \(constraints unsafe_angle\) is not finite in unsafe_angle"),
         ({"cost": [0.0, 0.0]}, r"cost of episode 1, step 3 .* must have shape \(1,\)"),
         ({"action": [9.0]}, "action of episode 1, step 3 must be between"),
         ({"obs": "up"}, "obs of episode 1, step 3 must be numbers of shape"),
@@ -153,7 +153,7 @@ def test_bad_observations_are_told_before_they_are_acted_on():
     agent = small()
     with pytest.raises(GussError, match=r"observation of episode 0, step 0 must have shape \(3,\)"):
         agent.act(np.zeros(4))
-    with pytest.raises(GussError, match="observation of episode 0, step 0 is not finite in dimension 2"):
+    with pytest.raises(GussError, match="observation of episode 0, step 0 is not finite in speed"):
         agent.act([0.0, 1.0, np.nan])
 
 
@@ -258,3 +258,15 @@ def test_a_saved_agent_goes_on_as_if_it_had_never_stopped(tmp_path):
     (tmp_path / "agent.ckpt").write_bytes(b"something else")
     with pytest.raises(GussError, match="is not a checkpoint of guss"):
         Agent.load(tmp_path / "agent.ckpt", TASK)
+
+
+def test_learning_shows_its_progress_if_asked_or_on_a_terminal(capsys):
+    shown = Agent("safe-pendulum", **SMALL | {"model": "oracle", "initial_episodes": 1, "budget": 5})
+    shown.learn(1)
+    assert capsys.readouterr().err == "", "no terminal, nothing asked for"
+    shown.learn(1, progress=True)
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("episode 1/1 (plan): reward")
+    assert shown.history[-1].episode_return == pytest.approx(200 * shown.history[-1].mean_reward)
+    assert shown.history[-1].unsafe_by_cost == {"unsafe_angle": shown.history[-1].unsafe_pct}

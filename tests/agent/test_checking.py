@@ -95,7 +95,7 @@ def test_a_good_environment_is_described(good):
     assert "3 random ones of 40 steps" in texts(good, "fact", "episodes")
     learned = {f.topic for f in good if f.kind == "learned"}
     assert learned == {"reward", "cost", "end of an episode", "behaviour", "dynamics"}
-    assert "dimension [1] never changed" in texts(good, "risk", "observations")
+    assert "dimension 1 never changed" in texts(good, "risk", "observations")
 
 
 @pytest.mark.parametrize(

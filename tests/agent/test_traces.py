@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from guss.agent.agent import Agent
 from guss.agent.systems import Checked, costs_in_order
-from guss.agent.traces import FORMATS, Trace, find_traces, join, pieces, read_trace, read_traces, write_trace
+from guss.agent.traces import ARRAYS, FORMATS, Trace, find_traces, join, pieces, read_trace, read_traces, write_trace
 from guss.commands.run import Run
 from guss.constraint import Constraint
 from guss.envs import make_task
@@ -44,7 +44,7 @@ def test_what_was_written_is_read_bit_by_bit(tmp_path_factory, ending, lengths, 
     write_trace(folder / f"copy{ending}", trace, seed=np.zeros(rows, int))
     copy = read_trace(folder / f"copy{ending}")
     assert copy.cost_names is None
-    for name, value in zip(trace._fields[:-1], trace, strict=False):
+    for name, value in zip(trace._fields[:ARRAYS], trace, strict=False):
         np.testing.assert_array_equal(getattr(copy, name).astype(value.dtype), value, err_msg=name)
     assert trace.use.tolist() == (~skip).tolist()
     assert [len(piece.obs) for piece in pieces(copy, 100)] == lengths
@@ -166,7 +166,7 @@ def test_rows_that_a_task_cannot_have_are_told(tmp_path):
         Checked(pendulum_task()).batch(as_trace(tmp_path, **held))
     held = arrays(3)
     held["next_obs"][2, 1] = np.nan
-    with pytest.raises(GussError, match=r"next_obs of the trace is not finite in dimension \[2, 1\]"):
+    with pytest.raises(GussError, match=r"next_obs of the trace is not finite in row 2, sin\(angle\)"):
         Checked(pendulum_task()).batch(as_trace(tmp_path, **held))
 
 
@@ -317,10 +317,10 @@ def test_an_agent_and_a_run_start_from_costs_by_name(tmp_path, monkeypatch):
         ({"skip": [-1, 0, 0]}, r"skip must be 0 or 1 \(false or true\) in every row, got -1 in row 0"),
         ({"episode": [0, 0, np.nan]}, "episode must be finite in every row, got nan in row 2"),
         ({"seed": [0, np.inf, 0]}, "seed must be finite in every row, got inf in row 1"),
-        ({"cost": [0, np.nan, 0]}, r"cost of the trace \(constraints hot\) is not finite in dimension \[1, 0\]"),
+        ({"cost": [0, np.nan, 0]}, r"cost of the trace \(constraints hot\) is not finite in row 1, hot"),
         ({"cost": [0, 1, -1]}, "cost of the trace must be 0 or more .* got -1.0 in row 2, constraint 'hot'"),
         ({"cost": ["a", "b", "c"]}, "cost must hold numbers, got <U1"),
-        ({"reward": [0, 1e300, 1]}, "reward of the trace is not finite in dimension 1"),
+        ({"reward": [0, 1e300, 1]}, "reward of the trace is not finite in row 1"),
         ({"episode": np.zeros((3, 2))}, r"episode must have one number a row, got shape \(3, 2\)"),
     ],
 )

@@ -212,3 +212,17 @@ def test_a_task_of_other_spaces_is_told():
         spec_of(lambda: (SafePendulumEnv(), other), "mine")
     assert isinstance(spec_of(pendulum_task(), "mine"), EnvSpec)
     assert isinstance(spec_of(pendulum_task, "mine").make_task(), Task)
+
+
+def test_dimensions_are_named_by_the_keys_of_a_dict_or_by_the_environment():
+    part = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    space = spaces.Dict({"gripper": spaces.Dict({"force": spaces.Box(-1.0, 1.0, (1,), np.float32)}), "place": part})
+    assert observations_of(space).names == ("gripper", "place 0", "place 1")
+    assert observations_of(part).names is None
+    env = gymnasium.make("Pendulum-v1")
+    env.unwrapped.observation_names, env.unwrapped.action_names = ("cos", "sin", "speed"), ["torque"]
+    adapted = Adapted(env)
+    assert adapted.observations.labels == ("cos", "sin", "speed")
+    assert adapted.actions.labels == ("torque",)
+    fewer = gymnasium.wrappers.TransformObservation(env, lambda obs: obs[:2], spaces.Box(-1.0, 1.0, (2,), np.float32))
+    assert Adapted(fewer).observations.names is None, "a wrapper changed what the names describe"

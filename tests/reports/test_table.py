@@ -14,7 +14,7 @@ from guss.reports.curves import curve_of, far_apart, thinned
 from guss.reports.gathering import gather, read_record
 from guss.reports.measuring import compare, per_seed, planning, pooled
 from guss.reports.paper import paper_figures, paper_methods
-from guss.reports.table import against_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
+from guss.reports.table import against_table, cost_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
 
 RISING = ((-6.0, -3.0, -1.0, -2.0), (-6.0, -2.0, -2.0, -2.0), (-5.0, -2.6, -2.6, -2.4))
 
@@ -209,3 +209,38 @@ def test_what_is_committed_is_rebuilt_exactly():
     assert json.loads(json.dumps(everything(report))) == json.loads((committed / "report.json").read_text())
     commits = [r.origin["commit"] for r in report.found.records]
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in commits), "results come from commits"
+
+
+def test_systems_that_the_paper_does_not_have_are_shown_without_it(tmp_path):
+    from guss.reports.report import make_report, to_markdown
+
+    store(tmp_path / "runs", "my_own.py:make_env", "guss", RISING)
+    text = to_markdown(make_report(tmp_path / "runs"))
+    assert "paper" not in text
+    assert "[–]" not in text
+    rows = rows_of(gather(tmp_path).records)
+    assert "gray" not in to_latex({"my_own.py:make_env": rows}).split("\\midrule")[1]
+
+
+def test_several_costs_have_their_own_columns(tmp_path):
+    home = store(tmp_path, "plant.py:make_env", "guss", RISING, unsafe=3.0)
+    lines = [json.loads(line) for line in (home / "episodes.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["unsafe_pct_by_cost"] = {"seed": 1.0 + line["seed"], "too_hot": 2.5}
+    (home / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = rows_of(gather(tmp_path).records)
+    assert rows[0].by_cost == {"seed": [2.0, round(metrics.interval([1, 2, 3]).half_width, 4)], "too_hot": [2.5, 0.0]}
+    assert "| GuSS | 2.000 ± 0.950 | 2.500 ± 0.000 |" in "\n".join(cost_table(rows))
+    lines[0]["unsafe_pct_by_cost"] = [1.0]
+    (home / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(GussError, match="unsafe_pct_by_cost"):
+        read_record(home)
+
+
+def test_bands_of_percentages_stay_between_0_and_100(tmp_path):
+    home = store(tmp_path, "plant.py:make_env", "guss", [[0.0, 0.0], [0.0, 0.0]], unsafe=[[100.0, 0.0], [60.0, 2.0]])
+    curve = curve_of(read_record(home), "unsafe_pct")
+    assert (curve.low >= 0.0).all()
+    assert (curve.high <= 100.0).all()
+    assert curve.high[0] == 100.0
+    assert curve.low[1] == 0.0

@@ -71,7 +71,7 @@ def test_one_fit_from_scratch_is_the_one_of_a_run_that_fits_from_scratch(tmp_pat
     words += ["--net", "hidden=[8]", "--fit", "epochs=3", "warm_start=false", "--preset", "empty.toml"]
     process = guss_here(*words, check=0)
     assert "2 episodes, 50 transitions: R²" in process.stderr
-    assert "Weak in dimension" in process.stdout
+    assert "Weak in cos(angle)" in process.stdout
     summary = json.loads((tmp_path / "models" / "log" / "fit.json").read_text())
     assert (summary["task"], summary["rows"], summary["episodes"]) == ("safe-pendulum", 50, 2)
     assert len(summary["r2_horizon"]) == 3

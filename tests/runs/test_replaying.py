@@ -3,6 +3,7 @@
 import itertools
 import shutil
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,15 +11,18 @@ from hypothesis import strategies as st
 from PIL import Image
 from test_learning import ORIGIN, add, config, short_pendulum
 
+from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec
 from guss.envs.pendulum import VIEW
 from guss.errors import GussError
-from guss.reports.replay import Stage, write_replay
+from guss.reports.replay import Stage, ViewPanels, write_replay
+from guss.reports.replay_dims import DimPanels, drawn_dims, find_dims
 from guss.reports.run import write_figures
 from guss.runs.replaying import Looked, Replay
 from guss.runs.running import run_one
 from guss.runs.showing import BehaviourMap
 from guss.task import Grid
+from guss.types import ContinuousActions, Observations
 
 ENVS.add("shown-pendulum", EnvSpec("none", short_pendulum, VIEW), summary="for tests", origin=__name__)
 add("shown-plainly", lambda: short_pendulum(grid=Grid((-4.0,), (4.0,), (7,)), descriptor=lambda r: r.next_obs[-1, :1]))
@@ -100,11 +104,74 @@ def test_any_environment_can_be_drawn(tmp_path, env):
 
 def test_angles_that_wrap_are_not_joined(stored):
     replay = Replay(stored, 0, None)
-    stage = Stage(replay, dpi=40)
-    steps, angles = stage._curve(np.asarray([170.0, 178.0, -175.0, -170.0]), start=-1)
+    panels = ViewPanels(replay, dpi=40)
+    steps, angles = panels._curve(np.asarray([170.0, 178.0, -175.0, -170.0]), start=-1)
     np.testing.assert_array_equal(angles, [170.0, 178.0, np.nan, -175.0, -170.0])
     np.testing.assert_array_equal(steps, [-1.0, 0.0, np.nan, 1.0, 2.0])
+    Stage(replay, panels).close()
+
+
+# --------------------------------------------------------------------------------------------------- by dimensions
+
+
+def too_fast(obs, action, next_obs, limit):
+    return jnp.abs(next_obs[2]) > limit
+
+
+NAMES = ("cosine", "sine", "speed")
+add(
+    "named-pendulum",
+    lambda: short_pendulum(
+        observations=Observations(low=(-1.0, -1.0, -8.0), high=(1.0, 1.0, 8.0), names=NAMES),
+        actions=ContinuousActions(low=(-2.0,), high=(2.0,), names=("torque",)),
+        constraints=[Constraint("too_fast", with_params(too_fast, limit=2.5))],
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    about = {"env": "named-pendulum", "model": "oracle", "initial_episodes": 0, "seeds": (0,), "episodes": 1}
+    return Replay(run_one(config(**about), tmp_path_factory.mktemp("plain"), ORIGIN), None, None)
+
+
+def texts_of(figure):
+    labels = [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()]
+    return labels, [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def test_a_custom_system_is_drawn_by_its_dimensions_with_limits_and_actions(plain):
+    panels = DimPanels(plain, (), dpi=40)
+    labels, texts = texts_of(panels.figure)
+    assert labels == [*NAMES, "action: torque"]
+    assert any(text.startswith(("too_fast: at most 2.5", "too_fast: -2.5 to 2.5 (not in view)")) for text in texts)
+    stage = Stage(plain, panels)
+    scenes = list(itertools.islice(plain.scenes(), 6))
+    for scene in scenes:
+        stage.keep(scene)
+    frame = stage.draw(scenes[5])
+    assert "step 5 (0 to 24)" in stage.title.get_text(), "the number that --step takes"
+    assert len(np.unique(frame.reshape(-1, 3), axis=0)) > 50
     stage.close()
+
+
+def test_chosen_dimensions_are_drawn_in_their_order_and_misspelled_ones_are_errors(plain, tmp_path):
+    panels = DimPanels(plain, ("speed", "0"), dpi=40)
+    assert texts_of(panels.figure)[0] == ["speed", "cosine", "action: torque"]
+    Stage(plain, panels).close()
+    with pytest.raises(GussError, match=r"unknown dimension of the observation 'sped'.*speed"):
+        write_replay(plain, tmp_path / "x.png", step=3, dims=("sped",))
+    with pytest.raises(GussError, match="unknown dimension of the observation '3'"):
+        find_dims(NAMES, ["3"])
+    many = [f"dimension {i}" for i in range(20)]
+    assert drawn_dims(many, (), [17]) == [0, 1, 2, 3, 4, 5, 6, 17], "those with limits come first"
+    assert drawn_dims(many, ["dimension 9", "9"], [17]) == [9]
+
+
+def test_the_page_shows_the_dimension_that_has_a_limit(plain):
+    assert plain.view.labels == ("speed",)
+    np.testing.assert_allclose([zone for zone in plain.view.unsafe], [(plain.view.limits[0][0], -2.5),
+                               (2.5, plain.view.limits[0][1])], rtol=1e-6)  # fmt: skip
 
 
 @given(data=st.data())

@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +21,16 @@ from jaxtyping import PyTree
 
 from guss import checkpoint
 from guss.agent import storing
-from guss.agent.compiled import episode_keys, plan_step, random_block
+from guss.agent.compiled import episode_keys, plan_step
 from guss.agent.episodes import compile_episodes, run_episodes
-from guss.agent.exploration import explore_episodes
+from guss.agent.explaining import Decision, Explanation, Search, explain
+from guss.agent.exploration import explore_episodes, random_action
 from guss.agent.history import Episode, batch_of_steps, episode_of, model_measures
 from guss.agent.hosting import Played, hard_violations
 from guss.agent.learner import Learner, diverged, divergence_error
-from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from, settings_from_json
-from guss.agent.systems import Checked, HostSystem, check_finite, resolve
-from guss.agent.traces import Trace, read_traces
+from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
+from guss.agent.systems import Checked, HostSystem, check_finite, read_logged, resolve
+from guss.agent.traces import Columns, Trace
 from guss.checkpoint import Stored
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.loading import find_preset
@@ -39,6 +39,7 @@ from guss.models.judging import FitReport
 from guss.planners import make_planner
 from guss.planners.engine import Diagnostics
 from guss.programs import Ahead, begin_programs, strong
+from guss.progress import learning_progress
 from guss.task import Task
 from guss.types import Planner, Transition
 
@@ -57,6 +58,7 @@ class Agent:
         seed: int = 0,
         initial_policy: Callable[[np.ndarray], Any] | None = None,
         traces: Iterable[str | Path | Transition | Trace] = (),
+        columns: Columns | None = None,
         preset: dict[str, Any] | None = None,
         method: str = "guss",
         **settings: Any,
@@ -66,13 +68,13 @@ class Agent:
 
         `initial_policy(obs)`: your own controller, for the first episodes instead of random actions. `traces`: logged
         transitions to learn from before the first step (NPZ, CSV, Parquet, folders of them, or batches); then no
-        random episode comes first unless `initial_episodes` says so. `settings` are those of AgentSettings, with
-        `planner`, `net` and `fit` as dicts; what is not given comes from the preset of that name in experiments/, or
-        the defaults.
+        random episode comes first unless `initial_episodes` says so. `columns`: names of these files' columns, as
+        {"obs": ["temperature", "pressure"], "action": ["valve"]}. `settings`: those of AgentSettings, with `planner`,
+        `net` and `fit` as dicts; what is not given comes from the preset of that name in experiments/, or the defaults.
         """
         begin_programs()
         known, self.env = resolve(system, task)
-        logged = [trace if isinstance(trace, tuple) else read_traces([trace]) for trace in traces]
+        logged, known = read_logged(known, traces, columns)
         if logged:
             settings.setdefault("initial_episodes", 0)
         chosen = find_preset(known.name) if preset is None else preset
@@ -91,6 +93,7 @@ class Agent:
         self.checked = Checked(self.task)
         self.history: list[Episode] = []
         self.last_plan: Diagnostics | None = None
+        self._decision: Decision | None = None
         self._report: FitReport | None = None
         self._knowledge = Knowledge()
         self._fitted_rows = -1  # how many rows the model was last fitted to
@@ -158,10 +161,9 @@ class Agent:
         where = f"episode {self.episode}, step {len(self._steps)}"
         array = self.checked.obs(obs, where)
         self._compile_ahead()
-        started = time.perf_counter()
+        started, search = time.perf_counter(), None
         if self.phase == "random":
-            block, row = divmod(len(self._steps), self.task.episode_length)
-            action = self._random_actions(block)[row]
+            action = self._random_action(len(self._steps))
         elif self.phase == "initial_policy":
             assert self.initial_policy is not None
             action = self.checked.action(self.initial_policy(array), f"initial_policy in {where}")
@@ -169,12 +171,20 @@ class Agent:
             self.fit()
             started = time.perf_counter()
             self._ahead.wait(PLANNER)
-            plan = plan_step(*self._plan_arguments(array))
+            arguments = self._plan_arguments(array)
+            plan = plan_step(*arguments)
+            search = Search(*(*arguments, plan))
             self._memory, self.last_plan = plan.memory, jax.device_get(plan.diagnostics)
             action = np.asarray(plan.action)
         self._acts += 1
         self._plan_seconds += time.perf_counter() - started
-        return np.asarray(action)  # also where NumPy made a scalar of it
+        action = np.asarray(action)  # also where NumPy made a scalar of it
+        self._decision = Decision(self.phase, self.episode, len(self._steps), array, action, self.task, search)
+        return action
+
+    def explain(self) -> Explanation:
+        """Why the last action was chosen: `print(agent.explain())`. The first call compiles the planner once more."""
+        return explain(self._decision)
 
     def warm_up(self, obs: Any) -> None:
         """Compile everything that later calls need, so that none of them waits for it; `obs`: any observation.
@@ -187,7 +197,7 @@ class Agent:
         self._ahead.wait()
         if self.settings.plans:
             jax.block_until_ready(plan_step(*self._plan_arguments(array)))
-        self._random_actions(0)
+        self._random_action(0)
 
     def observe(self, transition: Transition, *, end: bool = False, terminated: bool = False, use: bool = True) -> bool:
         """What the system did. `reward` and `cost` may be None: then the task's functions say.
@@ -244,9 +254,17 @@ class Agent:
     # -------------------------------------------------------------------------------------------------- whole episodes
 
     def learn(
-        self, episodes: int, *, target: float | None = None, on_episode: Callable[[Episode], Any] | None = None
+        self,
+        episodes: int,
+        *,
+        target: float | None = None,
+        on_episode: Callable[[Episode], Any] | None = None,
+        progress: bool | None = None,
     ) -> list[Episode]:
-        """Up to `episodes` more episodes on the system, or until a planned one's mean reward reaches `target`."""
+        """Up to `episodes` more episodes on the system, or until a planned one's mean reward reaches `target`.
+
+        `progress`: show it on stderr; None: if that is a terminal.
+        """
         if episodes < 1:
             raise GussError(f"learn at least 1 episode, got {episodes}")
         compiled = self.task.step is not None and self.task.reset is not None
@@ -258,16 +276,18 @@ class Agent:
         self.reset()
         self._compile_ahead(episodes=self.env is None and self.initial_policy is None)
         before = len(self.history)
-        for _ in range(episodes):
-            if self.env is None and self.phase != "initial_policy":
-                self._compiled_episode()
-            else:
-                self._host_episode()
-            news = self.history[-1]
-            if on_episode is not None:
-                on_episode(news)
-            if target is not None and news.phase == "plan" and news.mean_reward >= target:
-                break
+        with learning_progress(episodes, progress) as shown:
+            for number in range(episodes):
+                if self.env is None and self.phase != "initial_policy":
+                    self._compiled_episode()
+                else:
+                    self._host_episode(shown.step)
+                news, length = self.history[-1], self.task.episode_length
+                shown.episode(news.news(number, length, any(e.steps != length for e in self.history)))
+                if on_episode is not None:
+                    on_episode(news)
+                if target is not None and news.phase == "plan" and news.mean_reward >= target:
+                    break
         return self.history[before:]
 
     def _compiled_episode(self) -> None:
@@ -289,7 +309,7 @@ class Agent:
         self._steps = [(Transition(*(x[t] for x in alone)), True) for t in range(length)]
         self._close()
 
-    def _host_episode(self) -> None:
+    def _host_episode(self, on_step: Callable[[int], Any]) -> None:
         """One episode of a Gymnasium environment, or of a compiled task step by step."""
         system = HostSystem(self.task, self.env)
         episode = self.episode
@@ -298,26 +318,13 @@ class Agent:
             transition, ended, over, use = system.step(obs, self.act(obs), self._key_steps, len(self._steps))
             self.observe(transition, end=over, terminated=ended, use=use)
             obs = np.asarray(transition.next_obs)
+            on_step(len(self._steps))
 
     # ------------------------------------------------------------------------------------------------ save and load
 
     def save(self, path: str | Path) -> None:
         """Write everything learned to a file (without pickle); an episode under way is not part of it."""
-        meta = {
-            "task": self.task.name,
-            "system": storing.signature(self.planned),
-            "seed": self.seed,
-            "settings": self.settings.to_json(),
-            "history": [asdict(episode) for episode in self.history],
-            "learner": self.learner.meta(),
-            "fitted_rows": self._fitted_rows,
-            "report": storing.report_numbers(self._report),
-            "constraints": {
-                name: {key: np.asarray(value).tolist() for key, value in parameters.items()}
-                for name, parameters in self._changed.items()
-            },
-        }
-        checkpoint.save(Path(path), "agent", meta, self.learner.state)
+        checkpoint.save(Path(path), "agent", storing.about_agent(self), self.learner.state)
 
     @classmethod
     def load(
@@ -336,15 +343,7 @@ class Agent:
         if (Path(path) / "config.json").is_file():
             raise GussError(f"{path} is a run, not an agent's file: load it with Agent.from_run({str(path)!r}, seed=…)")
         stored = checkpoint.load(Path(path), "agent")
-        meta = stored.meta
-        settings = settings_from_json(AgentSettings, meta["settings"])
-        how: Any = {"task": task, "seed": meta["seed"], "initial_policy": initial_policy, "preset": {}}
-        agent = cls(system, **how, **settings.arguments())
-        for name, parameters in meta.get("constraints", {}).items():
-            agent.set_constraint(name, **parameters)
-        history = [Episode(**episode) for episode in meta["history"]]
-        agent.restore(stored, history, storing.report_from(meta["report"]), meta["fitted_rows"])
-        return agent
+        return storing.stored_agent(cls, stored, system, task=task, initial_policy=initial_policy)
 
     @classmethod
     def from_run(
@@ -403,8 +402,8 @@ class Agent:
         self._fit_names = self.learner.compile_ahead(self._ahead, self._key_fit[None])
         if episodes:
             how: Any = {"per_seed": self.learner.per_seed, "planned": self.planned}
-            arguments = (self.planner, self.learner.models, self.task, self._key_episode[None])
-            self._ahead.start(EPISODE, lambda: compile_episodes(*arguments, **how))
+            whole = (self.planner, self.learner.models, self.task, self._key_episode[None])
+            self._ahead.start(EPISODE, lambda: compile_episodes(*whole, **how))
         else:
             plan = self._plan_arguments(np.zeros(self.task.observations.size, np.float32))
             self._ahead.start(PLANNER, lambda: plan_step.lower(*plan).compile())
@@ -421,7 +420,6 @@ class Agent:
         self.history.append(episode_of(self.task, self._steps, self.episode, self.phase, model, *seconds))
         self._begin()
 
-    def _random_actions(self, block: int) -> np.ndarray:
-        """Random actions for an episode (and for what comes after its usual length)."""
-        actions, steps, how = self.task.actions, self.task.episode_length, self.settings.explores()
-        return np.asarray(random_block(actions, self._key_first, np.int32(block), steps, how))
+    def _random_action(self, step: int) -> np.ndarray:
+        how, length = self.settings.explores(), self.task.episode_length
+        return random_action(self.task.actions, self._key_first, step, length, how)

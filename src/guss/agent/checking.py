@@ -219,13 +219,14 @@ def _told(task: Task, rows: list[tuple[Any, ...]], silent: int, tell: Callable[.
 
 def _observations(task: Task, seen: Seen, tell: Callable[..., Any]) -> None:
     low, high = np.asarray(task.observations.low), np.asarray(task.observations.high)
+    labels = task.observations.labels
     outside = np.flatnonzero(((seen.next_obs < low - 1e-4) | (seen.next_obs > high + 1e-4)).any(axis=0))
     if len(outside):
         d = int(outside[0])
         tell(
             "risk",
             "observations",
-            f"dimension {d} leaves its bounds [{low[d]:g}, {high[d]:g}]: it reached "
+            f"{labels[d]} leaves its bounds [{low[d]:g}, {high[d]:g}]: it reached "
             f"{seen.next_obs[:, d].min():g} and {seen.next_obs[:, d].max():g}",
         )
     still = np.flatnonzero(np.ptp(seen.next_obs, axis=0) < 1e-9).tolist()
@@ -233,7 +234,7 @@ def _observations(task: Task, seen: Seen, tell: Callable[..., Any]) -> None:
         tell(
             "risk",
             "observations",
-            f"dimension{'s' * (len(still) > 1)} {still} never changed: nothing can be learned of it",
+            f"{', '.join(labels[d] for d in still)} never changed: nothing can be learned of it",
         )
     count = len(seen.lengths)
     if count:

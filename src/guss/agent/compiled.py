@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 import jax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from guss.agent.episodes import with_model_inputs
-from guss.agent.exploration import explore
 from guss.planners.engine import Plan, plan_one
 from guss.task import Task
-from guss.types import Actions, Model, Planner
+from guss.types import Model, Planner
 
 
 @partial(jax.jit, static_argnames="per_seed")
@@ -29,9 +28,18 @@ def plan_step(
 
     `per_seed`: the models have a leading axis of length 1.
     """
-    model = jax.tree.map(lambda x: x[0], models) if per_seed else models
-    key = jax.random.split(jax.random.fold_in(key, t))[0]
+    model, key = alone(models, per_seed), step_key(key, t)
     return plan_one(with_model_inputs(planner, model, task), model, task, obs, key, memory)
+
+
+def alone(models: Model, per_seed: bool) -> Model:
+    """The model of the only seed."""
+    return jax.tree.map(lambda x: x[0], models) if per_seed else models
+
+
+def step_key(key: PRNGKeyArray, t: Int[Array, ""]) -> PRNGKeyArray:
+    """Of the key of an episode's steps, the key of the plan at step `t`."""
+    return jax.random.split(jax.random.fold_in(key, t))[0]
 
 
 @jax.jit
@@ -40,11 +48,3 @@ def episode_keys(key: PRNGKeyArray, episode: Int[Array, ""]) -> tuple[PRNGKeyArr
     key = jax.random.fold_in(key, episode)
     reset, steps = jax.random.split(key)
     return key, reset, steps, jax.random.split(key, 3)[1], jax.random.fold_in(key, 0)
-
-
-@partial(jax.jit, static_argnames=("actions", "steps", "how"))
-def random_block(
-    actions: Actions, key: PRNGKeyArray, block: Int[Array, ""], steps: int, how: str
-) -> Shaped[Array, "T ..."]:
-    """Random actions for as many steps as an episode has; `block` counts such stretches in an episode without end."""
-    return explore(actions, jax.random.fold_in(key, block), steps, how)

@@ -6,7 +6,8 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key, PRNGKeyArray, Shaped
+import numpy as np
+from jaxtyping import Array, Int, Key, PRNGKeyArray, Shaped
 
 from guss.errors import UnknownNameError
 from guss.task import Task
@@ -38,6 +39,18 @@ def explore(actions: Actions, key: PRNGKeyArray, steps: int, how: str) -> Shaped
     _, path = jax.lax.scan(drift, noise[0], noise)
     low, high = actions.bounds()
     return jnp.clip(low[None] + (high - low)[None] * jax.scipy.stats.norm.cdf(path), low[None], high[None])
+
+
+@partial(jax.jit, static_argnums=(0, 3, 4))
+def _explored(actions: Actions, key: PRNGKeyArray, block: Int[Array, ""], steps: int, how: str) -> Array:
+    return explore(actions, jax.random.fold_in(key, block), steps, how)
+
+
+def random_action(actions: Actions, key: PRNGKeyArray, step: int, length: int, how: str) -> np.ndarray:
+    """The random action of one step of an episode, also after its usual length."""
+    block, row = divmod(step, length)
+    path = np.asarray(_explored(actions, key, np.int32(block), length, how))
+    return np.asarray(path[row])
 
 
 @partial(jax.jit, static_argnames=("steps", "how"))

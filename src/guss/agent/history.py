@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from guss.agent.hosting import hard_violations
 from guss.agent.learner import Batch, told_of
 from guss.models.judging import FitReport, plain
+from guss.progress import EpisodeNews
 from guss.task import Task
 from guss.types import Transition
 
@@ -31,10 +33,36 @@ class Episode:
     """Share of steps with any soft constraint violated."""
     hard_stop: bool = False
     """Whether it ended because a hard limit was violated."""
+    unsafe_by_cost: dict[str, float] = field(default_factory=dict)
+    """Share of steps that violate each constraint [%]; of episodes stored by an earlier guss it is not known."""
     model: dict[str, Any] = field(default_factory=dict)
     """How good the model was on held-out data: nll, r2, ks; r2_horizon on this very episode."""
     fit_seconds: float = 0.0
     plan_seconds: float = 0.0
+
+    @property
+    def episode_return(self) -> float:
+        """Sum of the rewards: what compares episodes of different length."""
+        return self.mean_reward * self.steps
+
+    def news(self, number: int, length: int, ends_early: bool) -> EpisodeNews:
+        """For display, as episode `number`; `length`: steps of a whole one."""
+        r2 = self.model.get("r2")
+        return EpisodeNews(
+            episode=number,
+            phase=self.phase,
+            mean_reward=self.mean_reward,
+            mean_return=self.episode_return,
+            ends_early=ends_early,
+            unsafe_pct=self.unsafe_pct,
+            unsafe_by_cost=self.unsafe_by_cost,
+            model_r2=None if r2 is None else float(np.mean([math.nan if x is None else x for x in r2])),
+            seconds_fit=self.fit_seconds,
+            seconds_plan=self.plan_seconds,
+            seconds_compile=math.nan,
+            steps=None if self.steps == length else float(self.steps),
+            trouble=("a hard limit was violated",) if self.hard_stop else (),
+        )
 
 
 def _stacked(steps: Steps, name: str) -> np.ndarray:
@@ -70,6 +98,7 @@ def episode_of(
         mean_reward=float(reward.mean(dtype=np.float64)),
         unsafe_pct=100.0 * float(np.any(cost[:, np.asarray(task.soft, bool)] > 0, axis=1).mean()),
         hard_stop=bool(hard_violations(task, cost).any()),
+        unsafe_by_cost={c.name: 100.0 * float((cost[:, k] > 0).mean()) for k, c in enumerate(task.constraints)},
         model=model,
         fit_seconds=fit_seconds,
         plan_seconds=plan_seconds,

@@ -102,8 +102,8 @@ class Fleet:
             wrong &= among.reshape(-1, *[1] * (wrong.ndim - 1))
         if wrong.any():
             row, *rest = np.argwhere(wrong)[0].tolist()
-            names = [constraint.name for constraint in self.task.constraints]
-            which = "".join(f", constraint {names[i]!r}" if what == "cost" else f", dimension {i}" for i in rest)
+            costs = [f"constraint {constraint.name!r}" for constraint in self.task.constraints]
+            which = "".join(f", {(costs if what == 'cost' else self.task.observations.labels)[i]}" for i in rest)
             raise GussError(
                 f"the {what} of task {self.task.name!r} is not finite in {self._where(episode, t, row)}{which}: "
                 f"{array[(row, *rest)]}. Episodes before are kept."

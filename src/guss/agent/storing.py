@@ -7,19 +7,55 @@ import re
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from guss.agent.history import Episode
+from guss.agent.settings import AgentSettings, settings_from_json
 from guss.errors import GussError, GussWarning
 from guss.models.judging import FitReport
 from guss.models.outcomes import OutcomeReport
 from guss.task import END, Task
 from guss.types import Actions, ContinuousActions
 
+if TYPE_CHECKING:
+    from guss.agent.agent import Agent
+    from guss.checkpoint import Stored
+
 TOLERANCE = 1e-5
 """Relative difference up to which action bounds are the same, as after a cast to float32."""
+
+
+def about_agent(agent: Agent) -> dict[str, Any]:
+    """What a stored agent has beside its arrays."""
+    return {
+        "task": agent.task.name,
+        "system": signature(agent.planned),
+        "seed": agent.seed,
+        "settings": agent.settings.to_json(),
+        "history": [asdict(episode) for episode in agent.history],
+        "learner": agent.learner.meta(),
+        "fitted_rows": agent._fitted_rows,
+        "report": report_numbers(agent._report),
+        "constraints": {
+            name: {key: np.asarray(value).tolist() for key, value in parameters.items()}
+            for name, parameters in agent._changed.items()
+        },
+    }
+
+
+def stored_agent(cls: type[Agent], stored: Stored, system: Any, **how: Any) -> Agent:
+    """The agent that was stored, for this system."""
+    meta = stored.meta
+    settings = settings_from_json(AgentSettings, meta["settings"])
+    agent = cls(system, **how, seed=meta["seed"], preset={}, **settings.arguments())
+    for name, parameters in meta.get("constraints", {}).items():
+        agent.set_constraint(name, **parameters)
+    history = [Episode(**episode) for episode in meta["history"]]
+    agent.restore(stored, history, report_from(meta["report"]), meta["fitted_rows"])
+    return agent
 
 
 def signature(planned: Task) -> dict[str, Any]:
@@ -69,6 +105,7 @@ def _plain_actions(actions: Actions) -> dict[str, Any]:
     return {"kind": kind} | {
         name: [*map(float if kind == "continuous" else int, value)] if isinstance(value, tuple) else value
         for name, value in asdict(actions).items()
+        if name != "names"  # no model depends on them
     }
 
 

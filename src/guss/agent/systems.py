@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gymnasium
@@ -14,11 +15,12 @@ from jaxtyping import PRNGKeyArray
 
 from guss.agent.hosting import derived_seed, told_costs
 from guss.agent.learner import Batch, told_of
-from guss.agent.traces import Trace, with_costs
+from guss.agent.traces import Columns, Trace, read_traces, with_costs
 from guss.envs import ENVS
 from guss.envs.adapting import Adapted, as_maker, check_spaces, describe, find_env, no_cost_error
-from guss.errors import GussError
-from guss.task import Task
+from guss.errors import GussError, GussWarning
+from guss.spaces import Names, named
+from guss.task import END, Task
 from guss.types import Actions, ContinuousActions, Transition
 
 
@@ -51,6 +53,25 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
         task = found[0].item.make_task() if found else describe(env, name)
     check_spaces(env, task)
     return task.with_end(hosted=True), env
+
+
+def with_names(task: Task, obs_names: Names, action_names: Names) -> Task:
+    """The task with names of its dimensions, as those of a log's columns, where it has none itself."""
+    spaces = named(task.observations, obs_names), named(task.actions, action_names)
+    if spaces[0] is task.observations and spaces[1] is task.actions:
+        return task
+    return task.replace(observations=spaces[0], actions=spaces[1])
+
+
+def read_logged(task: Task, traces: Iterable[Any], columns: Columns | None) -> tuple[list[Transition | Trace], Task]:
+    """Files of logged data and batches as batches, and the task with the names of their columns."""
+    given = list(traces)
+    if columns and all(isinstance(trace, tuple) for trace in given):
+        raise GussError(f"`columns` names the columns of files in `traces`, but there is no file among {len(given)}")
+    logged: list[Any] = [trace if isinstance(trace, tuple) else read_traces([trace], columns) for trace in given]
+    for trace in logged:
+        task = with_names(task, trace.obs_names, trace.action_names) if isinstance(trace, Trace) else task
+    return logged, task
 
 
 class HostSystem:
@@ -103,7 +124,7 @@ def check_finite(task: Task, moves: Transition, episode: int, seeds: Sequence[in
         values = np.asarray(getattr(moves, name))
         if not np.isfinite(values).all():
             t, row, *rest = np.argwhere(~np.isfinite(values))[0].tolist()
-            which = f", dimension {rest[0]}" if rest else ""
+            which = f", {task.observations.labels[rest[0]]}" if rest else ""
             if name == "cost":
                 which = f", constraint {task.constraints[rest[0]].name!r}"
             raise GussError(
@@ -120,12 +141,13 @@ class Checked:
 
     def obs(self, value: Any, where: str, name: str = "the observation") -> np.ndarray:
         """One observation."""
-        return self._array(value, (self.task.observations.size,), np.float32, f"{name} of {where}")
+        space = self.task.observations
+        return self._array(value, (space.size,), np.float32, f"{name} of {where}", space.labels)
 
     def action(self, value: Any, where: str) -> np.ndarray:
         """One action, within its bounds: what is beyond them by rounding is clipped."""
         actions, what = self.task.actions, f"the action of {where}"
-        array = self._array(value, actions.shape, np.float64, what)
+        array = self._array(value, actions.shape, np.float64, what, actions.labels if actions.shape else ())
         if actions.outside(array).any():
             raise GussError(f"{what} must be {_range(actions)}, got {array.tolist()}")
         return actions.rounded(array)
@@ -144,18 +166,28 @@ class Checked:
             )
         names = [constraint.name for constraint in self.task.constraints]
         reward = self._array(reward, (), np.float32, f"the reward of {where}")
-        cost = self._array(cost, (len(names),), np.float32, f"the cost of {where} (constraints {', '.join(names)})")
+        about = f"the cost of {where} (constraints {', '.join(names)})"
+        cost = self._array(cost, (len(names),), np.float32, about, names)
         self._not_negative(cost[None], f"the cost of {where}")
         return _transition(obs, action, reward, cost, next_obs)
 
     def batch(self, trace: Transition | Trace) -> Batch:
         """A logged trace, [N, …]."""
+        if isinstance(trace, Trace) and not trace.knows_end and END in self.task.unknown:
+            warnings.warn(
+                f"the logged data have no column `terminated`, so the model of task {self.task.name!r} learns that the "
+                f"system never ends an episode itself: add the column (1 on the last row of an episode that the system "
+                f"ended, 0 elsewhere), or switch it off with Task(learns_end=False)",
+                GussWarning,
+                stacklevel=4,
+            )
         count = len(np.asarray(trace.obs))
         size, actions = self.task.observations.size, self.task.actions
         action, shape = np.asarray(trace.action), (count, *actions.shape)
         if action.size == count * math.prod(actions.shape):
             action = action.reshape(shape)  # one column may stand for a plain number, several for an array
-        action = self._array(action, shape, np.float64, "action of the trace")
+        labels = actions.labels if actions.shape else ()
+        action = self._array(action, shape, np.float64, "action of the trace", labels)
         outside = actions.outside(action).reshape(count, -1).any(axis=1)
         if outside.any():
             row = int(np.argmax(outside))
@@ -164,9 +196,11 @@ class Checked:
                 f"in row {row} (and {int(outside.sum()) - 1} more); clip them, or widen the task's actions"
             )
         return Batch(
-            obs=self._array(trace.obs, (count, size), np.float32, "obs of the trace"),
+            obs=self._array(trace.obs, (count, size), np.float32, "obs of the trace", self.task.observations.labels),
             action=actions.rounded(action),
-            next_obs=self._array(trace.next_obs, (count, size), np.float32, "next_obs of the trace"),
+            next_obs=self._array(
+                trace.next_obs, (count, size), np.float32, "next_obs of the trace", self.task.observations.labels
+            ),
             use=np.asarray(trace.use, bool) if isinstance(trace, Trace) else np.ones(count, bool),
             told=self._told(trace, count),
         )
@@ -174,12 +208,13 @@ class Checked:
     def _told(self, trace: Transition | Trace, count: int) -> np.ndarray:
         """Reward, costs and ends; NaN for a reward or cost that the trace does not have."""
         trace = costs_in_order(self.task, trace) if isinstance(trace, Trace) else trace
-        width, names = len(self.task.constraints), ", ".join(c.name for c in self.task.constraints)
+        names = [c.name for c in self.task.constraints]
+        width, about = len(names), f"cost of the trace (constraints {', '.join(names)})"
         reward, cost = np.full(count, np.nan), np.full((count, width), np.nan)
         if trace.reward is not None:
             reward = self._array(trace.reward, (count,), np.float32, "reward of the trace")
         if trace.cost is not None:
-            cost = self._array(trace.cost, (count, width), np.float32, f"cost of the trace (constraints {names})")
+            cost = self._array(trace.cost, (count, width), np.float32, about, names)
         self._not_negative(cost, "cost of the trace")
         ended = trace.terminated if isinstance(trace, Trace) else np.zeros(count, bool)
         return told_of(reward, cost, ended)
@@ -192,7 +227,10 @@ class Checked:
                 f"{self.task.constraints[k].name!r}"
             )
 
-    def _array(self, value: Any, shape: tuple[int, ...], dtype: Any, what: str) -> np.ndarray:
+    def _array(
+        self, value: Any, shape: tuple[int, ...], dtype: Any, what: str, labels: Sequence[str] = ()
+    ) -> np.ndarray:
+        """Finite numbers of that shape; `labels`: what the last axis is called."""
         try:
             with np.errstate(over="ignore"):  # becomes infinite, which is refused below
                 array = np.asarray(value, dtype)
@@ -202,7 +240,8 @@ class Checked:
             raise GussError(f"{what} must have shape {shape} for task {self.task.name!r}, got {array.shape}")
         if not np.isfinite(array).all():
             bad = np.argwhere(~np.isfinite(array))[0].tolist()
-            which = f" in dimension {bad[0] if len(bad) == 1 else bad}" if bad else ""
+            places = [f"row {i}" for i in (bad[:-1] if labels else bad)] + [labels[i] for i in bad[-1:] if labels]
+            which = f" in {', '.join(places)}" if places else ""
             raise GussError(f"{what} is not finite{which}: {np.array2string(array, threshold=20)}")
         return array
 

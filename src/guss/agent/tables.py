@@ -26,8 +26,12 @@ ROWS = 2**16
 """Rows of a Parquet file that are decoded at a time."""
 
 
-def read_columns(path: Path, pick: Pick, budget: Budget) -> dict[str, np.ndarray]:
-    """The columns that `pick` wants, as they are in the file."""
+Table = tuple[dict[str, np.ndarray], list[str]]
+"""The columns that are wanted, and names of others that hold text."""
+
+
+def read_columns(path: Path, pick: Pick, budget: Budget) -> Table:
+    """The columns that `pick` wants, as they are in the file; of others, which hold text."""
     with reading(f"cannot read the trace {path}"):
         return READERS[path.suffix](path, pick, budget)
 
@@ -48,12 +52,12 @@ def _checked(path: Path, names: Sequence[str]) -> list[str]:
 # ----------------------------------------------------------------------------------------------------------------- NPZ
 
 
-def _read_npz(path: Path, pick: Pick, budget: Budget) -> dict[str, np.ndarray]:
+def _read_npz(path: Path, pick: Pick, budget: Budget) -> Table:
     with path.open("rb") as file:
         if file.read(6) == np.lib.format.MAGIC_PREFIX:
             raise ValueError("it holds a single array without a name; write it with numpy.savez(obs=…, action=…)")
         wanted = set(pick(_checked(path, npz_names(file))))
-        return read_npz(file, budget, wanted.__contains__)
+        return read_npz(file, budget, wanted.__contains__), []
 
 
 def _npz_bytes(columns: dict[str, np.ndarray]) -> bytes:
@@ -84,7 +88,7 @@ class _Lines:
         return line
 
 
-def _read_csv(path: Path, pick: Pick, budget: Budget) -> dict[str, np.ndarray]:
+def _read_csv(path: Path, pick: Pick, budget: Budget) -> Table:
     with path.open(newline="", encoding="utf-8-sig") as file:
         lines = _Lines(path, file)
         rows = csv.reader(lines)
@@ -92,6 +96,7 @@ def _read_csv(path: Path, pick: Pick, budget: Budget) -> dict[str, np.ndarray]:
         names = _checked(path, header)
         columns = {name: array.array("d") for name in pick(names)}
         places = [(names.index(name), name, column) for name, column in columns.items()]
+        others, text = [(i, name) for i, name in enumerate(names) if name not in columns], list[str]()
         lines.left = MAX_LINE
         for row in rows:
             lines.left = MAX_LINE
@@ -100,16 +105,29 @@ def _read_csv(path: Path, pick: Pick, budget: Budget) -> dict[str, np.ndarray]:
                     f"{path}, line {rows.line_num}: {len(row)} values, but the first line names {len(header)}"
                 )
             budget.take(8 * len(places) * bool(row))
+            if others and row:  # the first row shows what they hold
+                text, others = [name for i, name in others if _is_text(row[i])], []
             for i, name, column in places if row else ():
                 try:
                     column.append(float(row[i]))
                 except ValueError:
                     column.append(_truth(row[i], f"{path}, line {rows.line_num}, column {name!r}"))
-    return {name: np.asarray(column) for name, column in columns.items()}
+    return {name: np.asarray(column) for name, column in columns.items()}, text
+
+
+def _is_text(word: str) -> bool:
+    try:
+        float(word or "0")
+    except ValueError:
+        return word.strip().lower() not in TRUTHS
+    return False
+
+
+TRUTHS = {"true": 1.0, "false": 0.0}
 
 
 def _truth(word: str, where: str) -> float:
-    truth = {"true": 1.0, "false": 0.0}.get(word.strip().lower())
+    truth = TRUTHS.get(word.strip().lower())
     if truth is None:
         raise GussError(f"{where}: expected a number, got {word[:50]!r}")
     return truth
@@ -143,20 +161,22 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-def _read_parquet(path: Path, pick: Pick, budget: Budget) -> dict[str, np.ndarray]:
+def _read_parquet(path: Path, pick: Pick, budget: Budget) -> Table:
     """Column by column, so that no more than one page of one column is unpacked beyond what is counted."""
     pyarrow = _pyarrow()
     _check_seal(path)
     with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
         kinds, count, types = file.schema_arrow, file.metadata.num_rows, pyarrow.types
         wanted = dict.fromkeys(pick(_checked(path, kinds.names)))
+        number = lambda kind: types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)  # noqa: E731
         for name in wanted:
-            kind = kinds.field(name).type
-            if not (types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind)):
-                raise GussError(f"the trace {path}: {name} must hold numbers, got {kind}")
+            if not number(kinds.field(name).type):
+                found = f"got {kinds.field(name).type} from row 0 on"
+                raise GussError(f"the trace {path}: column {name!r} must hold numbers, {found}")
             budget.take(8 * count)
         _check_pages(file.metadata, wanted, budget)
-        return {name: _decoded(pyarrow, file, name, count) for name in wanted}
+        text = [name for name in kinds.names if name not in wanted and not number(kinds.field(name).type)]
+        return {name: _decoded(pyarrow, file, name, count) for name in wanted}, text
 
 
 def _check_pages(metadata: Any, wanted: Iterable[str], budget: Budget) -> None:

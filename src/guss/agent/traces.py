@@ -40,12 +40,19 @@ class Trace(NamedTuple):
     end: np.ndarray  # [N], whether it is the last of its episode
     terminated: np.ndarray  # [N], whether the system itself ended the episode there
     cost_names: tuple[str, ...] | None = None  # C constraints, where the file names them; None: by position
+    obs_names: tuple[str, ...] | None = None  # D columns, where `columns` names them
+    action_names: tuple[str, ...] | None = None
+    knows_end: bool = True  # False: nothing says where the system itself ended an episode
+
+
+ARRAYS = 8
+"""So many of a trace's fields have a row for each transition."""
 
 
 def join(traces: Sequence[Trace], origins: Sequence[Any] = ()) -> Trace:
     """One after another; reward and cost only if all have them. `origins`: where each is from, for errors."""
     origins, first, names = origins or [f"trace {i}" for i in range(len(traces))], traces[0], None
-    for field in Trace._fields[:-1]:
+    for field in Trace._fields[:ARRAYS]:
         shapes = [None if (part := getattr(trace, field)) is None else part.shape[1:] for trace in traces]
         differ = [i for i, shape in enumerate(shapes) if shape != shapes[0]]
         if differ and None not in shapes:
@@ -61,9 +68,11 @@ def join(traces: Sequence[Trace], origins: Sequence[Any] = ()) -> Trace:
     if all(trace.cost is not None for trace in traces):
         names = first.cost_names
         traces = [with_costs(trace, names, f"{origins[0]}", f"{origins[i]}") for i, trace in enumerate(traces)]
-    columns = zip(*(trace[:-1] for trace in traces), strict=True)
+    columns = zip(*(trace[:ARRAYS] for trace in traces), strict=True)
     fields: Any = [None if any(x is None for x in parts) else np.concatenate(parts) for parts in columns]
-    return Trace(*fields)._replace(cost_names=names)
+    same: Any = lambda name: getattr(first, name) if len({getattr(t, name) for t in traces}) == 1 else None  # noqa: E731
+    about: Any = {name: same(name) for name in ("obs_names", "action_names")} | {"cost_names": names}
+    return Trace(*fields)._replace(**about, knows_end=all(trace.knows_end for trace in traces))
 
 
 def with_costs(trace: Trace, names: Sequence[str] | None, whose: str, mine: str = "the trace") -> Trace:
@@ -82,8 +91,9 @@ def with_costs(trace: Trace, names: Sequence[str] | None, whose: str, mine: str 
 
 
 def _rows(trace: Trace, which: Any) -> Trace:
-    fields: Any = [None if x is None else x[which] for x in trace[:-1]]
-    return Trace(*fields)._replace(cost_names=trace.cost_names)
+    held: Any = trace[:ARRAYS]
+    fields: Any = [None if x is None else x[which] for x in held]
+    return Trace(*fields, *trace[ARRAYS:])
 
 
 def pieces(trace: Trace, longest: int) -> list[Trace]:
@@ -123,30 +133,50 @@ def read_traces(paths: Sequence[str | Path], columns: Columns | None = None) -> 
     files = find_traces(paths)
     if not files:
         raise GussError("no file with logged data was named")
-    budget = MAX_DATA.budget(_several(files))
-    return join([read_trace(path, columns, budget) for path in files], files)
+    budget, ignored = MAX_DATA.budget(_several(files)), dict[str, Path]()
+    traces = [_read(path, columns or {}, budget, ignored) for path in files]
+    _mention(ignored)
+    return join(traces, files)
 
 
 def _several(files: Sequence[Path]) -> str:
     return f"the trace {files[0]}" + (f" and {len(files) - 1} more, read together," if len(files) > 1 else "")
 
 
-def read_trace(path: str | Path, columns: Columns | None = None, budget: Budget | None = None) -> Trace:
+def read_trace(path: str | Path, columns: Columns | None = None) -> Trace:
     """A logged trace. `columns` names a file's columns where they are not called obs_0, action_0 and so on."""
-    path = Path(path)
+    ignored: dict[str, Path] = {}
+    trace = _read(Path(path), columns or {}, MAX_DATA.budget(_several([Path(path)])), ignored)
+    _mention(ignored)
+    return trace
+
+
+def _mention(ignored: dict[str, Path]) -> None:
+    """Columns of text, such as time stamps, may be there for people: they are named once, by their first file."""
+    if ignored:
+        path, names = next(iter(ignored.values())), ", ".join(ignored)
+        warnings.warn(f"{path}: columns that hold no numbers are not used: {names}", GussWarning, stacklevel=3)
+
+
+def _read(path: Path, columns: Columns, budget: Budget, ignored: dict[str, Path]) -> Trace:
+    """One file; columns of text that it does not need are added to `ignored`."""
     if path.suffix not in FORMATS:
         raise GussError(f"a trace is a file that ends in {', '.join(FORMATS)}, got {path}")
     parts: dict[str, list[str]] = {}
 
     def pick(names: list[str]) -> list[str]:
-        parts.update(_parts(path, names, columns or {}))
+        parts.update(_parts(path, names, columns))
         return list(itertools.chain(*parts.values()))
 
-    found = read_columns(path, pick, budget or MAX_DATA.budget(_several([path])))
+    found, text = read_columns(path, pick, budget)
+    for name in text:
+        ignored.setdefault(name, path)
     held = {part: _part(path, part, [found[name] for name in names]) for part, names in parts.items()}
-    costs = [] if "cost" in (columns or {}) else parts.get("cost", [])
+    costs = [] if "cost" in columns else parts.get("cost", [])
     named = costs and not re.fullmatch("cost(_[0-9]+)?", costs[0])
-    return _trace(path, held, tuple(name.removeprefix("cost_") for name in costs) if named else None)
+    trace = _trace(path, held, tuple(name.removeprefix("cost_") for name in costs) if named else None)
+    labels: Any = {f"{part}_names": tuple(columns[part]) for part in ("obs", "action") if part in columns}
+    return trace._replace(**labels, knows_end="terminated" in parts)
 
 
 def _parts(path: Path, names: list[str], columns: Columns) -> dict[str, list[str]]:
@@ -270,7 +300,7 @@ def write_trace(path: str | Path, trace: Trace, **more: np.ndarray) -> None:
     path = Path(path)
     if path.suffix not in FORMATS:
         raise GussError(f"a trace is written to a file that ends in {', '.join(FORMATS)}, got {path}")
-    fields: Any = zip(Trace._fields[:-1], trace[:-1], strict=True)
+    fields: Any = zip(Trace._fields[:ARRAYS], trace[:ARRAYS], strict=True)
     arrays: dict[str, np.ndarray] = {name: value for name, value in fields if value is not None}
     arrays |= {name: np.asarray(arrays[name], bool) for name in ("use", "end", "terminated")}  # `~1` is −2
     arrays["skip"], arrays["truncated"] = ~arrays.pop("use"), arrays.pop("end") & ~arrays["terminated"]

@@ -96,6 +96,7 @@ class Fit:
     def _log(self) -> Log:
         """The data, and how to make a model of them."""
         from guss.agent.settings import AgentSettings, settings_from
+        from guss.agent.systems import with_names
         from guss.agent.traces import read_traces
         from guss.loading import find_preset, load_preset
         from guss.runs.modelling import log_of_files, log_of_run, task_of
@@ -109,7 +110,8 @@ class Fit:
                 )
             return log_of_run(self.data[0])
         trace = read_traces(self.data, parse_columns(self.columns))
-        task = task_of(trace) if self.env is None else find_task(self.env)
+        names = (trace.obs_names, trace.action_names)
+        task = task_of(trace) if self.env is None else with_names(find_task(self.env), *names)
         preset = load_preset(self.preset) if self.preset else find_preset(task.name)
         settings = settings_from(
             AgentSettings,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -57,8 +58,9 @@ def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> N
     ahead = summary["r2_horizon"]
     weak_one = lambda x: x is not None and x < WEAK_R2  # noqa: E731
     show = lambda x: f"[red]{x:.4f}[/]" if weak_one(x) else figure_text(x)  # noqa: E731
+    labels = [label.removeprefix("dimension ") for label in summary["dimensions"]]
     for i, (r2, ks) in enumerate(zip(summary["r2"], summary["ks"], strict=True)):
-        table.add_row(str(i), show(r2), "–" if ahead is None else show(ahead[i]), figure_text(ks, 3))
+        table.add_row(Text(labels[i]), show(r2), "–" if ahead is None else show(ahead[i]), figure_text(ks, 3))
     console.print(table)
     _print_outcomes(console, summary)
     about = f"R² (1 is perfect) and KS (0 is calibrated) on {summary['held_out_rows']} transitions that were held out"
@@ -67,10 +69,10 @@ def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> N
         console.print("[red]Not evaluated[/]: too few transitions were held out; bring more data.")
     else:
         console.print(f"[dim]{about} NLL {figure_text(summary['nll'], 2)}.[/]")
-    weak = [str(i) for i, r2 in enumerate(ahead or summary["r2"]) if weak_one(r2)]
+    weak = [summary["dimensions"][i] for i, r2 in enumerate(ahead or summary["r2"]) if weak_one(r2)]
     if weak:
         console.print(
-            f"[red]Weak in dimension {', '.join(weak)}[/]: more or other data, a larger net, a shorter horizon; or "
+            f"[red]Weak in {escape(', '.join(weak))}[/]: more or other data, a larger net, a shorter horizon; or "
             f"something that matters is not observed (a speed?)."
         )
     for file in files:

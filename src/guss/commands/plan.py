@@ -76,5 +76,7 @@ class Plan:
         ):
             if float(share) > 0:
                 lines.append(f"warning           {100 * float(share):.1f} % of plans: {what}")
-        last = ", ".join(f"{x:.4g}" for x in shown["predicted_obs"][-1])
+        names = task.observations.names
+        ends = zip(names or task.observations.labels, shown["predicted_obs"][-1], strict=True)
+        last = ", ".join(f"{name} {x:.4g}" if names else f"{x:.4g}" for name, x in ends)
         print("\n".join([*lines, f"predicted end     ({last})"]))

@@ -25,7 +25,9 @@ class Replay:
     seed: Annotated[int | None, arg(metavar="S", help_behavior_hint="(default: the first)")] = None
     """Which seed."""
     step: Annotated[int | None, arg(metavar="T", help_behavior_hint="")] = None
-    """One step only, as a picture (.png); -1 is the last."""
+    """One step only, from 0, as a picture (.png); -1 is the last."""
+    dims: Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="(default: all of a custom system)")] = ()
+    """Draw these dimensions of the observations, by name or number, with their limits and the actions."""
     every: Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: 100 frames in all)")] = None
     """A frame for every K-th step."""
     fps: int = 15
@@ -49,6 +51,14 @@ class Replay:
         with FitProgress(console, "looking for the models of that episode", quiet=self.quiet) as progress:
             stored = Stored(self.run_folder, self.episode, self.seed, progress.fitted)
         with EpisodeBar(console, len(stored), quiet=self.quiet, unit="step") as bar:
-            write_replay(stored, self.out, step=self.step, every=self.every, fps=self.fps, on_step=bar.update)
+            write_replay(
+                stored,
+                self.out,
+                step=self.step,
+                every=self.every,
+                fps=self.fps,
+                on_step=bar.update,
+                dims=self.dims,
+            )
         if not self.quiet:
             print(f"{self.out}: {stored.verdict()}")

@@ -13,10 +13,13 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.table import Table
 from rich.text import Text
 
+from guss.display import reward_text
 from guss.reports.escaping import one_line
 from guss.runs.batches import Batch, Job
 
 SECONDS_BETWEEN_LINES = 30.0
+COLUMNS = {"mar": "MAR", "mrcp_ksteps": "MRCP, k steps", "unsafe_pct": "unsafe %"}
+"""Measures of the table that a report prints."""
 
 
 class _TimeLeft(ProgressColumn):
@@ -114,7 +117,7 @@ def _figures(job: Job) -> str:
     text = f"episode {job.done}/{job.config.episodes}"
     if job.news is None:
         return text
-    return f"{text}, reward {job.news.mean_reward:.3f}, unsafe {job.news.unsafe_pct:.2f} %"
+    return f"{text}, {reward_text(job.news)}, unsafe {job.news.unsafe_pct:.2f} %"
 
 
 class PartProgress:
@@ -137,21 +140,31 @@ class PartProgress:
         self._status.stop()
 
 
+def _pair(mean: float | None, half: float | None) -> str:
+    return "–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
+
+
 def print_report(console: Console, files: list[Path]) -> None:
     """The paper's table as a report has it, in short; what is missing; where the whole is. `files`: the report's."""
     table, notes = (json.loads((files[0].parent / f"{name}.json").read_text()) for name in ("table", "report"))
     for label, methods in zip(notes["environments"].values(), table.values(), strict=True):
         shown = Table(title=Text(label), title_justify="left")
         shown.add_column("method", no_wrap=True)
-        for column in ("seeds × episodes", "MAR [paper]", "MRCP, k steps [paper]", "unsafe % [paper]"):
-            shown.add_column(escape(column), justify="right")
+        shown.add_column("seeds × episodes", justify="right")
+        reached = any(row["reached"] or "mrcp_ksteps" in row["paper"] for row in methods.values())
+        known = [name for name in COLUMNS if name != "mrcp_ksteps" or reached]
+        for name in known:
+            beside = any(name in row["paper"] for row in methods.values())
+            shown.add_column(escape(COLUMNS[name] + " [paper]" * beside), justify="right")
+        costs = list(dict.fromkeys(cost for row in methods.values() for cost in row.get("unsafe_pct_by_cost", ())))
+        for cost in costs:
+            shown.add_column(Text(f"{one_line(cost)} %"), justify="right")
         for method, row in methods.items():
             cells = []
-            for name in ("mar", "mrcp_ksteps", "unsafe_pct"):
-                mean, half = row[name]
-                ours = "–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
-                paper = row["paper"].get(name)
+            for name in known:
+                ours, paper = _pair(*row[name]), row["paper"].get(name)
                 cells.append(ours + ("" if paper is None else f" [dim]{escape(f'[{paper[0]:g}]')}[/]"))
+            cells += [_pair(*row.get("unsafe_pct_by_cost", {}).get(cost, (None, None))) for cost in costs]
             count = f"{row['seeds']} × {row['episodes']}"
             shown.add_row(Text(one_line(row["label"]), style="bold" if method == "guss" else ""), count, *cells)
         console.print(shown)

@@ -18,6 +18,7 @@ from guss.task import Grid, Task
 from guss.types import DiscreteActions, Observations, Rollout
 
 DT = 0.2
+NAMES = ("cos(angle 1)", "sin(angle 1)", "cos(angle 2)", "sin(angle 2)", "speed 1", "speed 2")
 MAX_SPEEDS = (4 * np.pi, 9 * np.pi)
 LINK_COM, LINK_INERTIA, GRAVITY = 0.5, 1.0, 9.8  # links of length and mass 1
 MAX_HEIGHT = 3.0
@@ -102,8 +103,8 @@ def acrobot_task() -> Task:
     top = (1.0, 1.0, 1.0, 1.0, *MAX_SPEEDS)
     return Task(
         name="safe-acrobot",
-        observations=Observations(low=tuple(-x for x in top), high=top),
-        actions=DiscreteActions(num_values=(3,), scalar=True),
+        observations=Observations(low=tuple(-x for x in top), high=top, names=NAMES),
+        actions=DiscreteActions(num_values=(3,), scalar=True, names=("torque",)),
         reward=acrobot_reward,
         constraints=(Constraint("too_high", with_params(acrobot_cost, height=MAX_HEIGHT), stricter={"height": -1.0}),),
         descriptor=acrobot_descriptor,

@@ -24,6 +24,7 @@ from guss.envs.workers import Failure, Worker
 from guss.envs.wrappers import cost_value, five_values
 from guss.errors import GussError, UnknownNameError
 from guss.loading import load_object
+from guss.spaces import named
 from guss.task import Task
 from guss.types import Actions, ContinuousActions, DiscreteActions, Observations
 from guss.usercode import check_user_code
@@ -56,7 +57,18 @@ def observations_of(space: Any) -> Observations:
     low, high = np.asarray(flat.low, float), np.asarray(flat.high, float)
     still = ~(low < high)  # a number that never changes
     low, high = np.where(still, -np.inf, low), np.where(still, np.inf, high)
-    return Observations(tuple(low.tolist()), tuple(high.tolist()))
+    return Observations(tuple(low.tolist()), tuple(high.tolist()), names=_names_of(space))
+
+
+def _names_of(space: Any) -> tuple[str, ...] | None:
+    """The keys of a Dict as the names of its numbers; None where a space has no keys."""
+    if not isinstance(space, spaces.Dict):
+        return None
+    names: list[str] = []
+    for key, part in space.items():
+        inner, size = _names_of(part), int(spaces.flatdim(part))
+        names += [f"{key}"] if size == 1 else [f"{key} {name}" for name in inner or range(size)]
+    return tuple(names)
 
 
 def _made_of(space: Any, kinds: tuple[type, ...]) -> bool:
@@ -112,13 +124,19 @@ class Adapted:
             )
         self.env = env
         self.observations, self.actions = observations_of(env.observation_space), actions_of(env.action_space)
+        self.observations = named(self.observations, self._attribute("observation_names"))
+        self.actions = named(self.actions, self._attribute("action_names"))
+
+    def _attribute(self, name: str) -> Any:
+        """An attribute of the environment or of one that it wraps; None if there is none."""
+        has: Any = getattr(self.env, "has_wrapper_attr", lambda name: hasattr(self.env, name))
+        get: Any = getattr(self.env, "get_wrapper_attr", lambda name: getattr(self.env, name))
+        return get(name) if has(name) else None
 
     @property
     def hard_limits(self) -> tuple[str, ...]:
         """Names of costs that are hard limits, as `guss.envs.wrappers.RedButton` tells them."""
-        has: Any = getattr(self.env, "has_wrapper_attr", lambda name: hasattr(self.env, name))
-        get: Any = getattr(self.env, "get_wrapper_attr", lambda name: getattr(self.env, name))
-        return tuple(get("hard_limits")) if has("hard_limits") else ()
+        return tuple(self._attribute("hard_limits") or ())
 
     @property
     def episode_length(self) -> int | None:

@@ -18,6 +18,7 @@ from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations, Rollout
 
 GRAVITY, MASS, LENGTH, DT = 10.0, 1.0, 1.0, 0.05
+NAMES = ("cos(angle)", "sin(angle)", "speed")
 MAX_SPEED, MAX_TORQUE = 8.0, 2.0
 UNSAFE_DEGREES = (20.0, 30.0)
 EPISODE_LENGTH = 200
@@ -80,8 +81,8 @@ def pendulum_task(start: str = "anywhere") -> Task:
     low, high = np.deg2rad(UNSAFE_DEGREES)
     return Task(
         name="safe-pendulum",
-        observations=Observations(low=(-1.0, -1.0, -MAX_SPEED), high=(1.0, 1.0, MAX_SPEED)),
-        actions=ContinuousActions(low=(-MAX_TORQUE,), high=(MAX_TORQUE,)),
+        observations=Observations(low=(-1.0, -1.0, -MAX_SPEED), high=(1.0, 1.0, MAX_SPEED), names=NAMES),
+        actions=ContinuousActions(low=(-MAX_TORQUE,), high=(MAX_TORQUE,), names=("torque",)),
         reward=pendulum_reward,
         constraints=(
             Constraint(

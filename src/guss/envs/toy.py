@@ -136,8 +136,8 @@ def toy_task(layout: ToyLayout = PAPER_LAYOUT) -> Task:
     size = float(layout.size)
     return Task(
         name="safe-toy",
-        observations=Observations(low=(0.0, 0.0), high=(size, size)),
-        actions=DiscreteActions(num_values=(3, 3), start=(-1, -1), ordered=True),
+        observations=Observations(low=(0.0, 0.0), high=(size, size), names=("x", "y")),
+        actions=DiscreteActions(num_values=(3, 3), start=(-1, -1), ordered=True, names=("dx", "dy")),
         reward=with_params(toy_reward, goal=np.asarray(layout.goal, np.float32)),
         constraints=(Constraint("unsafe_area", with_params(toy_cost, areas=layout.areas())),),
         descriptor=toy_descriptor,

@@ -7,7 +7,7 @@ error: on data without an unsafe row that error is zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,11 @@ class Examples:
     """Dimensions in which all unsafe states lie on one side ("low" or "high"), while the other was not explored."""
     reached: tuple[float, ...]
     """How far the data reach on that other side, for each of these dimensions."""
+    names: tuple[str, ...] | None = None
+    """Of the dimensions."""
+
+    def _label(self, dim: int) -> str:
+        return f"obs[{dim}]" if self.names is None else self.names[dim]
 
     @property
     def kind(self) -> str:
@@ -62,8 +67,8 @@ class Examples:
         there = f"≤ {self.high[dim]:.3g}" if where == "low" else f"≥ {self.low[dim]:.3g}"
         beyond = "above" if where == "low" else "below"
         return (
-            f"cost {self.name!r}: all {self.unsafe} unsafe states have obs[{dim}] {there}, and no state {beyond} "
-            f"{reached:.3g} was observed: plans take that side for safe"
+            f"cost {self.name!r}: all {self.unsafe} unsafe states have {self._label(dim)} {there}, and no state "
+            f"{beyond} {reached:.3g} was observed: plans take that side for safe"
         )
 
     @property
@@ -71,7 +76,8 @@ class Examples:
         """Where the unsafe examples lie, dimension by dimension."""
         if not self.unsafe:
             return "no unsafe example"
-        ranges = [f"obs[{i}] {a:.3g} to {b:.3g}" for i, (a, b) in enumerate(zip(self.low, self.high, strict=True))]
+        ends = enumerate(zip(self.low, self.high, strict=True))
+        ranges = [f"{self._label(i)} {a:.3g} to {b:.3g}" for i, (a, b) in ends]
         more = f" and {len(ranges) - 6} more dimensions" if len(ranges) > 6 else ""
         return f"they lie at {', '.join(ranges[:6])}{more}"
 
@@ -137,7 +143,7 @@ class Knowledge:
 def learned_examples(task: Task, obs: np.ndarray, told: np.ndarray) -> list[Examples]:
     """Of every learned cost of a task: states [N, D] that steps led to, and what was told of them, [N, 2 + C]."""
     return [
-        examples_of(constraint.name, obs, told[:, 1 + i] > 0.0)
+        replace(examples_of(constraint.name, obs, told[:, 1 + i] > 0.0), names=task.observations.names)
         for i, constraint in enumerate(task.constraints)
         if constraint.learned
     ]

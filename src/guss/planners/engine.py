@@ -347,8 +347,8 @@ def check_obs(task: Task, obs: Any) -> Float[Array, "D"]:
             f"plan for one state at a time, or vmap `plan_one` over a batch"
         )
     if not np.isfinite(array).all():
-        bad = np.flatnonzero(~np.isfinite(array)).tolist()
-        raise GussError(f"task {task.name!r}: the observation is not finite in dimension {bad}: {array.tolist()}")
+        bad = ", ".join(task.observations.labels[i] for i in np.flatnonzero(~np.isfinite(array)))
+        raise GussError(f"task {task.name!r}: the observation is not finite in {bad}: {array.tolist()}")
     return jnp.asarray(array)
 
 

@@ -51,8 +51,10 @@ def curve_of(record: Record, field: str, log: bool = False) -> Curve:
     number, columns = thinned(record.values(field), log)
     mean, half = (np.asarray(x) for x in zip(*(metrics.interval(column) for column in columns), strict=True))
     half = np.nan_to_num(half)
-    low = np.maximum(mean - half, 0.0) if field == "unsafe_pct" else mean - half
-    return Curve(number, mean, low, mean + half)
+    low, high = mean - half, mean + half
+    if field == "unsafe_pct":
+        low, high = (np.clip(edge, 0.0, 100.0) for edge in (low, high))
+    return Curve(number, mean, low, high)
 
 
 def level_of(record: Record | None, field: str) -> float | None:
@@ -93,7 +95,8 @@ def draw_learning(records: list[Record], random: Record | None = None) -> Any:
                         fontsize=7, color="#444444", zorder=5,
                         bbox={"fc": "white", "ec": "none", "alpha": 0.75, "pad": 0.5})  # fmt: skip
     unsafe.set_ylim(bottom=0.0)
-    reward.set_title(f"{plot_text(records[0].env_label)}: reward{_beginning(records[0])}")
+    earned = "return" if measure == "return" else "reward"
+    reward.set_title(f"{plot_text(records[0].env_label)}: {earned}{_beginning(records[0])}")
     unsafe.set_title("safety")
     handles, labels = reward.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=legend_columns(labels, 6), frameon=False,

@@ -60,7 +60,8 @@ def _fronts(axes: Any, points: list[tuple[dict[str, Any], str, Any, Any]]) -> No
         axes.plot(unsafe[front], reward[front], color=shade, lw=1.4 if rank == 1 else 0.9, ls="-" if rank == 1 else ":")
     for style, section, x, y in points:
         colour = style["color"]
-        axes.errorbar(x[0], y[0], xerr=[[min(x[1] or 0.0, x[0])], [x[1] or 0.0]], yerr=y[1] or 0.0, color=colour,
+        half = x[1] or 0.0  # of a percentage: from 0 to 100
+        axes.errorbar(x[0], y[0], xerr=[[min(half, x[0])], [min(half, 100.0 - x[0])]], yerr=y[1] or 0.0, color=colour,
                       marker=MARKERS[section], ms=7, elinewidth=0.9, capsize=2, zorder=3)  # fmt: skip
     positive = unsafe[unsafe > 0]
     smallest = float(positive.min()) if len(positive) else 1.0
@@ -170,7 +171,7 @@ def draw_states(maps: Mapped) -> Any:
         [found["limits"] for _, found in maps], float
     )  # each has its own, all are shown by the same axes
     view = [(float(edges[:, i, 0].min()), float(edges[:, i, 1].max())) for i in (0, 1)]
-    figure, axes = new_figure(count, 2, 1.75 * count + 1.2, 4.7, squeeze=False, sharex=True, sharey=True)
+    figure, axes = new_figure(count, 2, max(1.75 * count + 1.2, 4.8), 4.7, squeeze=False, sharex=True, sharey=True)
     for j, (record, found) in enumerate(maps):
         (x0, x1), (y0, y1) = found["limits"]
         for row, (field, colours) in enumerate((("visited", "viridis"), ("unsafe", "inferno"))):

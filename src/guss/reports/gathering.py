@@ -136,6 +136,11 @@ def read_record(home: Path, group: str = "") -> Record:
             raise GussError(f"{home / 'episodes.jsonl'} has a line without {lacking!r}")
         if wrong := sorted(name for name in numbers if not _is_number(row[name])):
             raise GussError(f"{home / 'episodes.jsonl'} has a line whose {wrong[0]!r} is {row[wrong[0]]!r}, no number")
+        shares = row.get("unsafe_pct_by_cost", {})
+        if not isinstance(shares, dict) or not all(map(_is_number, shares.values())):
+            raise GussError(
+                f"{home / 'episodes.jsonl'} has a line whose 'unsafe_pct_by_cost' is not a table of numbers"
+            )
     if not episodes:
         raise GussError(f"{home} has no finished episode yet")
     timings = read_lines(home / "timings.jsonl") if any(home.glob("timings.jsonl*")) else []

@@ -10,6 +10,7 @@ import numpy as np
 
 from guss import metrics
 from guss.reports.gathering import Record
+from guss.runs.records import by_seed
 
 MEASURES = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
 """The paper's, as they are called in files."""
@@ -31,6 +32,16 @@ def per_seed(record: Record) -> dict[str, np.ndarray]:
         "unsafe_pct": metrics.p_unsafe(unsafe),
         "unsafe_trans_pct": metrics.p_unsafe_transient(unsafe),
     }
+
+
+def by_cost(record: Record) -> dict[str, np.ndarray]:
+    """Unsafe steps of every seed by constraint [%], where there are several; empty where a run did not store them."""
+    shares = [row.get("unsafe_pct_by_cost", {}) for row in record.episodes]
+    found = {}
+    for name in [name for name in shares[0] if all(name in each for each in shares)]:
+        lines = [{"seed": row["seed"], "share": each[name]} for row, each in zip(record.episodes, shares, strict=True)]
+        found[name] = metrics.p_unsafe(by_seed(lines, "share"))
+    return found
 
 
 def pooled(record: Record) -> dict[str, np.ndarray]:

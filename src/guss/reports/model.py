@@ -16,6 +16,7 @@ def summarise_fit(log: Log, told: list[FitNews]) -> dict[str, Any]:
     mean = lambda x: None if x is None else plain(np.asarray(x, float).mean(axis=0))  # noqa: E731
     return {
         "task": log.task.name,
+        "dimensions": list(log.task.observations.labels),
         "model": log.settings.model,
         "seeds": list(log.seeds),
         "episodes": last.episodes,

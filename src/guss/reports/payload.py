@@ -30,7 +30,7 @@ Drawn = dict[tuple[str, str], list[Path]]
 CAPTIONS = {
     "pareto": (
         "Pareto fronts",
-        "MAR against unsafe steps, here and in the paper. Methods on the same line are of the same rank: none of them "
+        "MAR against unsafe steps. Methods on the same line are of the same rank: none of them "
         "is both better and safer than another (Fig. 5 of the paper).",
     ),
     "model": (
@@ -133,6 +133,7 @@ def _row(row: Row) -> dict[str, Any]:
         "measures": row.measures,
         "plan_ms": row.plan_ms,
         "evaluations": row.evaluations,
+        "by_cost": row.by_cost,
     }
 
 

@@ -2,11 +2,13 @@
 
 write_replay(replay, Path("x.gif"))             the episode as a film
 write_replay(replay, Path("x.png"), step=17)    one step as a picture
+
+An environment that does not say how it is shown is drawn by the dimensions of its observations (`replay_dims.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 from guss.errors import GussError
 from guss.planners.elites import ElitePlanner
 from guss.reports.escaping import plot_text
+from guss.reports.replay_dims import DimPanels
 from guss.reports.style import new_canvas, plt, style_of
 from guss.runs.replaying import Replay, Scene
 from guss.runs.showing import BehaviourMap
@@ -33,10 +36,12 @@ def write_replay(
     fps: int = 15,
     last: Path | None = None,
     on_step: Callable[[int], Any] | None = None,
+    dims: Sequence[str] = (),
 ) -> None:
     """A film (.gif) of every `every`-th step, by default of at most 100 in all; or one step as a picture (.png).
 
-    `last`: where to put the film's last frame as a picture too.
+    `last`: where to put the film's last frame as a picture too. `dims`: draw these dimensions of the observations, by
+    name or number.
     """
     from PIL import Image
 
@@ -51,7 +56,9 @@ def write_replay(
         raise GussError(f"`every` and `fps` must be at least 1, got {every} and {fps}")
     apart = every or -(-count // MAX_FRAMES)
     wanted = {step % count} if step is not None else {*range(0, count, apart), count - 1}
-    stage = Stage(replay, dpi=90 if step is None else 130)
+    dpi = 90 if step is None else 130
+    panels = DimPanels(replay, dims, dpi) if replay.plain or dims else ViewPanels(replay, dpi)
+    stage = Stage(replay, panels)
     images = []
     for scene in replay.scenes():
         stage.keep(scene)
@@ -76,17 +83,9 @@ def write_replay(
 class Stage:
     """The figure of a replay. What stays is drawn once; what changes is drawn on top of it, frame by frame."""
 
-    def __init__(self, replay: Replay, dpi: int) -> None:
-        self.replay, self.view = replay, replay.view
-        self.place = len(self.view.labels) == 2
+    def __init__(self, replay: Replay, panels: ViewPanels | DimPanels) -> None:
+        self.replay, self.panels, self.figure = replay, panels, panels.figure
         self.scenes: list[Scene] = []
-        names = ["picture"] * (self.view.sketch is not None) + ["plans"] + ["archive"] * replay.thinks
-        self.figure = new_canvas(11.2, 5.9, dpi)
-        self.axes: Any = self.figure.subplot_mosaic(
-            [names, ["course"] * len(names)], height_ratios=[3.2, 1.0], gridspec_kw={"hspace": 0.08}
-        )
-        for name, axes in self.axes.items():
-            getattr(self, f"_prepare_{name}")(axes)
         self.title = self.figure.suptitle("\n", fontsize=10, x=0.01, ha="left")
         self.figure.canvas.draw()
         self.background = self.figure.canvas.copy_from_bbox(self.figure.bbox)
@@ -103,25 +102,49 @@ class Stage:
         """One frame, as RGB."""
         canvas = self.figure.canvas
         canvas.restore_region(self.background)
-        for name, axes in self.axes.items():
-            for artist in getattr(self, f"_draw_{name}")(axes, scene):
-                artist.draw(canvas.get_renderer())
-                artist.remove()
+        for artist in self.panels.draw(scene, self.scenes):
+            artist.draw(canvas.get_renderer())
+            artist.remove()
         self.title.set_text(self._title(scene))
         self.title.draw(canvas.get_renderer())
         return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
     def _title(self, scene: Scene) -> str:
         replay, so_far = self.replay, self.scenes[: scene.step + 1]
-        unsafe = sum(s.unsafe for s in so_far)
+        unsafe, rewards = sum(s.unsafe for s in so_far), [s.reward for s in so_far]
         label = style_of(replay.config.method)["label"]
         phase = "random actions" if replay.random else f"{label} plans" if replay.thinks else f"{label}'s policy acts"
         first = f"{plot_text(replay.config.env, None)}, seed {replay.seed}, episode {replay.episode}: {phase}"
-        first += f"   |   step {scene.step + 1} of {len(replay)}"
-        second = f"so far: mean reward {np.mean([s.reward for s in so_far]):.3f}, unsafe steps {unsafe}"
+        first += f"   |   step {scene.step} (0 to {len(replay) - 1})"
+        first += f"   |   {self.panels.note}" if self.panels.note else ""
+        second = f"so far: return {sum(rewards):.4g}, mean reward {np.mean(rewards):.3f}, unsafe steps {unsafe}"
         if scene.thought is not None:
             second += f"   |   {scene.thought.in_words()}"
         return f"{first}\n{second}"
+
+
+class ViewPanels:
+    """The axes of an environment that says how it is shown: the system, plans, archive and course."""
+
+    note = ""
+
+    def __init__(self, replay: Replay, dpi: int) -> None:
+        self.replay, self.view = replay, replay.view
+        self.place = len(self.view.labels) == 2
+        self.scenes: list[Scene] = []
+        names = ["picture"] * (self.view.sketch is not None) + ["plans"] + ["archive"] * replay.thinks
+        self.figure = new_canvas(11.2, 5.9, dpi)
+        self.axes: Any = self.figure.subplot_mosaic(
+            [names, ["course"] * len(names)], height_ratios=[3.2, 1.0], gridspec_kw={"hspace": 0.08}
+        )
+        for name, axes in self.axes.items():
+            getattr(self, f"_prepare_{name}")(axes)
+
+    def draw(self, scene: Scene, scenes: list[Scene]) -> Iterable[Any]:
+        """What changes from step to step."""
+        self.scenes = scenes
+        for name, axes in self.axes.items():
+            yield from getattr(self, f"_draw_{name}")(axes, scene)
 
     # -------------------------------------------------------------------------------------------------- the system
 
@@ -221,13 +244,13 @@ class Stage:
         if not self.place:
             self._zones(axes)
             axes.set_ylim(self.view.limits[0])
-        axes.plot(*self._curve(self.course, 1), color="#bbbbbb", lw=1.0)
-        axes.set(xlim=(0, len(self.course)), xlabel="step of the episode (red dots: unsafe steps)")
+        axes.plot(*self._curve(self.course, 0), color="#bbbbbb", lw=1.0)
+        axes.set(xlim=(0, len(self.course)), xlabel="step of the episode, from 0 (red dots: unsafe steps)")
         axes.set_ylabel("reward" if self.place else self.view.labels[0].partition(" ")[0], fontsize=8)
 
     def _draw_course(self, axes: Any, scene: Scene) -> Iterable[Any]:
         """The whole episode, with what was unsafe; a line marks now."""
-        yield from axes.plot(*self._curve(self.course[: scene.step + 1], 1), color="black", lw=1.4)
+        yield from axes.plot(*self._curve(self.course[: scene.step + 1], 0), color="black", lw=1.4)
         unsafe = np.flatnonzero([s.unsafe for s in self.scenes])
-        yield from axes.plot(unsafe + 1, self.course[unsafe], "o", color="#b2182b", ms=3.5)
-        yield axes.axvline(scene.step + 1, color=CHOSEN, lw=1.0)
+        yield from axes.plot(unsafe, self.course[unsafe], "o", color="#b2182b", ms=3.5)
+        yield axes.axvline(scene.step, color=CHOSEN, lw=1.0)

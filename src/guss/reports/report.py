@@ -100,12 +100,14 @@ def make_report(folder: Path) -> Report:
 
 def to_markdown(report: Report) -> str:
     """table.md."""
+    shown = [*report.tables.values(), *(rows for group in report.groups.values() for rows in group.values())]
+    beside = ", then [the paper's Table 1]" if any(map(table.in_paper, shown)) else ""
     lines = [
         f"# Results in {markdown_code(report.name)}",
         "",
         f"By {markdown_code(f'guss report {report.name}')}, from stored records. "
-        "Ours ± half-width of the 90 % interval over seeds, then "
-        "[the paper's Table 1]; of the safe methods the best by each measure in bold. MAR: mean reward of the second "
+        f"Ours ± half-width of the 90 % interval over seeds{beside}"
+        "; of the safe methods the best by each measure in bold. MAR: mean reward of the second "
         "half of the episodes; MRCP: thousands of real steps until an episode reaches the threshold, if it ever does; "
         "p(unsafe): unsafe steps of all episodes, transient: of the first 15 %. Pareto rank: by MAR and p(unsafe), 1 "
         "is not dominated. ms per step: planning and acting for one seed on one core in the fastest episode, compiling "
@@ -116,6 +118,8 @@ def to_markdown(report: Report) -> str:
     for env, rows in report.tables.items():
         lines += ["", f"## {_heading(env, rows)}", "", *map(markdown, verdict_of(rows, report.tests[env])), ""]
         lines += main_table(rows)
+        if costs := table.cost_table(rows):
+            lines += ["", "Unsafe steps by constraint, all episodes.", "", *costs]
         lines += [
             "",
             "How sure: interquartile means over seeds with bootstrap intervals, half-widths over pooled episodes.",

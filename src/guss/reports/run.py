@@ -10,7 +10,7 @@ import numpy as np
 from guss import metrics
 from guss.reports.curves import draw_learning
 from guss.reports.gathering import identified, read_record
-from guss.reports.measuring import THRESHOLDS, per_seed, plain
+from guss.reports.measuring import THRESHOLDS, by_cost, per_seed, plain
 from guss.reports.style import save_figure
 
 
@@ -26,6 +26,7 @@ def summarise_run(home: Path) -> dict[str, Any]:
         "measure": record.measure,
         "threshold": THRESHOLDS.get(record.env),
         "reached": int((~np.isnan(found["mrcp_ksteps"])).sum()),
+        "unsafe_pct_by_cost": {name: plain(metrics.interval(values)) for name, values in by_cost(record).items()},
     } | {name: plain(metrics.interval(values)) for name, values in found.items()}
 
 
@@ -35,7 +36,13 @@ def summarise_evaluation(found: Any) -> dict[str, Any]:
         "seeds": found.mean_reward.shape[0],
         "episodes": found.mean_reward.shape[1],
         "trained_episodes": found.trained_episodes,
+        "ends_early": bool(found.steps.min() < found.episode_length),
+        "steps": plain(metrics.interval(found.steps.mean(axis=1))),
+        "return": plain(metrics.interval((found.mean_reward * found.steps).mean(axis=1))),
         "mean_reward": plain(metrics.interval(found.mean_reward.mean(axis=1))),
+        "unsafe_pct_by_cost": {
+            name: plain(metrics.interval(shares.mean(axis=1))) for name, shares in found.unsafe_by_cost.items()
+        },
         "unsafe_pct": plain(metrics.interval(found.unsafe_pct.mean(axis=1))),
         "mean_reward_per_seed": found.mean_reward.mean(axis=1).round(4).tolist(),
         "unsafe_pct_per_seed": found.unsafe_pct.mean(axis=1).round(4).tolist(),

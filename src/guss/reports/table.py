@@ -15,7 +15,7 @@ from guss import metrics
 from guss.reports.escaping import latex, markdown
 from guss.reports.gathering import Record
 from guss.reports.identity import json_keys
-from guss.reports.measuring import MEASURES, THRESHOLDS, per_seed, plain, planning, pooled
+from guss.reports.measuring import MEASURES, THRESHOLDS, by_cost, per_seed, plain, planning, pooled
 from guss.reports.paper import paper_figures, paper_methods
 from guss.runs.facts import MethodKind
 
@@ -44,6 +44,8 @@ class Row:
     """Pareto rank by MAR and p(unsafe)."""
     plan_ms: float | None
     evaluations: int | None
+    by_cost: dict[str, list[float | None]]
+    """Unsafe steps by constraint [%], where there are several: [mean, half-width]."""
 
     @property
     def method(self) -> str:
@@ -119,7 +121,8 @@ def _row(record: Record) -> Row:
             "best": False,
         } | ({"reached": int(defined.size)} if name == "mrcp_ksteps" else {})
     plan_ms, evaluations = planning(record)
-    return Row(record, section, safe, measures, None, plan_ms, evaluations)
+    shares = {name: plain(metrics.interval(values)) for name, values in by_cost(record).items()}
+    return Row(record, section, safe, measures, None, plan_ms, evaluations, shares)
 
 
 # -------------------------------------------------------------------------------------------------------------- JSON
@@ -150,6 +153,7 @@ def plain_row(row: Row) -> dict[str, Any]:
         "paper": {name: m[name]["paper"] for name in MEASURES if m[name]["paper"] is not None},
         "plan_ms": row.plan_ms,
         "model_evaluations_per_step": row.evaluations,
+        **({"unsafe_pct_by_cost": row.by_cost} if row.by_cost else {}),
         "run": row.record.name,
         "command": row.record.origin.get("command"),
         "commit": row.record.origin.get("commit"),
@@ -174,6 +178,11 @@ def pair_text(mean: float | None, half: float | None, digits: int = 3) -> str:
 def _paper_text(paper: list[float] | None) -> str:
     """The paper's figure as it is printed there, in brackets."""
     return "[–]" if paper is None else f"[{paper[0]:g} ± {paper[1]:g}]".replace("-", "−")
+
+
+def in_paper(rows: list[Row]) -> bool:
+    """Whether the paper has figures of these rows' environment."""
+    return bool(paper_methods(rows[0].record.env))
 
 
 def in_table(rows: Iterable[Row], cells: Callable[[Row], list[str]], heads: list[str]) -> list[str]:
@@ -211,6 +220,7 @@ def overview(tables: dict[str, list[Row]]) -> list[str]:
 
 def main_table(rows: list[Row]) -> list[str]:
     """The paper's layout: ours ± 90 % interval over seeds, [the paper's]; the best safe method of a measure in bold."""
+    beside = in_paper(rows)
 
     def cells(row: Row) -> list[str]:
         told = []
@@ -220,7 +230,7 @@ def main_table(rows: list[Row]) -> list[str]:
             ours = f"**{ours}**" if m["best"] else ours
             if name == "mrcp_ksteps" and 0 < m["reached"] < len(row.record.seeds):
                 ours += f" ({m['reached']} of {len(row.record.seeds)} seeds)"
-            told.append(f"{ours} {_paper_text(m['paper'])}")
+            told.append(f"{ours} {_paper_text(m['paper'])}" if beside else ours)
         record = row.record
         count = f"{record.done}" if record.done == record.asked else f"{record.done} of {record.asked}"
         evaluations = "–" if row.evaluations is None else f"{row.evaluations:,}"
@@ -228,6 +238,15 @@ def main_table(rows: list[Row]) -> list[str]:
 
     heads = ["method", "seeds × episodes", *(HEADS[name][0] for name in MEASURES)]
     return in_table(rows, cells, [*heads, "Pareto rank", "ms per step", "predictions per step"])
+
+
+def cost_table(rows: list[Row]) -> list[str]:
+    """Unsafe steps by constraint; empty where there is one constraint."""
+    names = list(dict.fromkeys(name for row in rows for name in row.by_cost))
+    if not names:
+        return []
+    cells = lambda row: [pair_text(*row.by_cost.get(name, (None, None))) for name in names]  # noqa: E731
+    return in_table(rows, cells, ["method", *(f"{markdown(name)} [%]" for name in names)])
 
 
 def sure_table(rows: list[Row]) -> list[str]:
@@ -289,18 +308,18 @@ def to_latex(tables: dict[str, list[Row]]) -> str:
             if row.section != section:
                 lines.append(rf"\cmidrule(l){{2-{width}}}")
             section = row.section
-            cells = [cell for name in MEASURES for cell in _latex_cells(row.measures[name])]
+            cells = [cell for name in MEASURES for cell in _latex_cells(row.measures[name], in_paper(rows))]
             lines.append(f"{latex(row.label)} & " + " & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def _latex_cells(m: dict[str, Any]) -> tuple[str, str]:
+def _latex_cells(m: dict[str, Any], beside: bool) -> tuple[str, str]:
     mean, half, paper = m["mean"], m["half"], m["paper"]
     ours = "--" if mean is None else f"{mean:.3f}" if half is None else rf"{mean:.3f} \pm {half:.3f}"
     if mean is not None:
         ours = rf"$\boldsymbol{{{ours}}}$" if m["best"] else f"${ours}$"
     theirs = "--" if paper is None else rf"${paper[0]:g} \pm {paper[1]:g}$"
-    return ours, rf"\textcolor{{gray}}{{{theirs}}}"
+    return ours, rf"\textcolor{{gray}}{{{theirs}}}" if beside else ""
 
 
 # ------------------------------------------------------------------------------------------------------------- words

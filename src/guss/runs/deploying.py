@@ -117,4 +117,5 @@ def _history(home: Path, seed: int, done: int) -> list[Episode]:
             f"`guss run --resume {home}` says what can be done"
         )
     names = ("episode", "phase", "steps", "mean_reward", "unsafe_pct", "hard_stop")
-    return [Episode(**{name: row[name] for name in names}) for row in rows]
+    shares = [row.get("unsafe_pct_by_cost", {}) for row in rows]
+    return [Episode(**{n: row[n] for n in names}, unsafe_by_cost=each) for row, each in zip(rows, shares, strict=True)]

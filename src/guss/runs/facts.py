@@ -59,6 +59,9 @@ class Facts:
     """Of each constraint: it is counted, not a hard limit."""
     measure: str | None
     """Whether episodes are measured by "mean_reward" or "return"; None: what their lengths say."""
+    dimensions: tuple[str, ...] | None
+    """Names of the observations' dimensions; None: they have none."""
+    actions: tuple[str, ...] | None
     own_map: bool
     """The plane of the state map is computed by the environment's own code."""
     method: MethodKind
@@ -133,6 +136,8 @@ def facts_of(config: RunConfig, task: Task) -> dict[str, Any]:
             "episode_length": task.episode_length,
             "constraints": [{"name": c.name, "hard": bool(c.hard)} for c in task.constraints],
             "measure": says[spec.measure],
+            **({} if task.observations.names is None else {"dimensions": list(task.observations.names)}),
+            **({} if task.actions.names is None else {"actions": list(task.actions.names)}),
             "map": plane
             and {
                 "labels": list(plane.labels),
@@ -188,7 +193,8 @@ def _read_facts(path: Path, stored: Any) -> Facts:
         env, method, constraints = stored["env"], stored["method"], stored["env"]["constraints"]
         kind = {field.name: method[field.name] for field in dataclasses.fields(MethodKind)}
         names, hard = [c["name"] for c in constraints], [c["hard"] for c in constraints]
-        texts = [env["label"], env["about"], *names, *stored["plugins"]]
+        labels = [None if env.get(key) is None else tuple(env[key]) for key in ("dimensions", "actions")]
+        texts = [env["label"], env["about"], *names, *stored["plugins"], *(labels[0] or ()), *(labels[1] or ())]
         fits = all(isinstance(text, str) for text in texts) and env["measure"] in (None, "mean_reward", "return")
         if not fits or not all(isinstance(flag, bool) for flag in (*kind.values(), *hard)):
             raise ValueError("a value of another type than expected")
@@ -198,6 +204,8 @@ def _read_facts(path: Path, stored: Any) -> Facts:
             constraints=tuple(names),
             soft=tuple(not each for each in hard),
             measure=env["measure"],
+            dimensions=labels[0],
+            actions=labels[1],
             own_map=env["map"] is not None,
             method=MethodKind(**kind),
             plugins=tuple(stored["plugins"]),

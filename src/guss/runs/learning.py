@@ -15,7 +15,7 @@ from guss.agent.episodes import compile_episodes, run_episodes
 from guss.agent.exploration import explore_episodes
 from guss.agent.hosting import Actor, Fleet, Played, compile_plans, planning_actor, play, random_actor
 from guss.agent.learner import Batch, Learner, diverged, divergence_error
-from guss.agent.systems import Checked, check_finite
+from guss.agent.systems import Checked, check_finite, with_names
 from guss.agent.traces import Trace
 from guss.errors import GussError
 from guss.models.examples import Examples, Knowledge
@@ -46,6 +46,9 @@ class PlanningLoop(Loop):
 
     def __init__(self, config: RunConfig, data: Trace | None = None) -> None:
         super().__init__(config)
+        if data is not None:
+            names = (data.obs_names, data.action_names)
+            self.task, self.planned = (with_names(task, *names) for task in (self.task, self.planned))
         if config.horizon > self.task.episode_length:
             raise GussError(
                 f"the horizon of {config.horizon} is longer than the episode of {self.task.episode_length} steps"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -18,35 +17,13 @@ from guss.checkpoint import Stored
 from guss.errors import GussError
 from guss.models.judging import FitReport
 from guss.programs import begin_programs
+from guss.progress import EpisodeNews as EpisodeNews
 from guss.runs.config import RunConfig, spec_of_run
-from guss.runs.records import per_episode
+from guss.runs.records import per_episode, unsafe_by_cost
 from guss.runs.timing import CompileClock
 
 OnStep = Callable[[int], Any] | None
 OnStage = Callable[[str], Any] | None
-
-
-@dataclass
-class EpisodeNews:
-    """What is told after every episode, or after several that were played at once, for display."""
-
-    episode: int
-    """The last one's number."""
-    phase: str
-    mean_reward: float
-    unsafe_pct: float
-    model_r2: float | None
-    seconds_fit: float
-    seconds_plan: float
-    seconds_compile: float
-    steps: float | None = None
-    """Mean length of the episodes, where they did not all have full length."""
-    pace: float = 0.0
-    """Steps per second, of all seeds together, without the time for compiling."""
-    trouble: tuple[str, ...] = ()
-    """Hard limits that were violated, environments that failed."""
-    warnings: tuple[str, ...] = ()
-    """What the data do not show of learned costs."""
 
 
 class FinalFit(NamedTuple):
@@ -175,11 +152,18 @@ class Loop:
         length = np.stack([played.length for played in episodes])
         figures = [per_episode(self.task, played) for played in episodes]
         rewards, unsafe = (np.stack(x) for x in zip(*figures, strict=True))
+        total = self.steps + length.sum(axis=0)
         news = EpisodeNews(
             episode=self.done + len(episodes) - 1,
             phase=phase,
             mean_reward=float(rewards.mean()),
+            mean_return=float((rewards * length).mean()),
+            ends_early=bool((total != (self.done + len(episodes)) * self.task.episode_length).any()),
             unsafe_pct=float(100 * unsafe.mean()),
+            unsafe_by_cost={
+                c.name: float(100 * np.mean([unsafe_by_cost(self.task, played)[c.name] for played in episodes]))
+                for c in self.task.constraints
+            },
             model_r2=r2,
             seconds_fit=fit,
             seconds_plan=play,
@@ -192,7 +176,7 @@ class Loop:
         timing |= {"compile_seconds": clock.seconds, "compiled_programs": clock.programs}
         target = self.config.target
         self.done += len(episodes)
-        self.steps = self.steps + length.sum(axis=0)
+        self.steps = total
         self.over = self.done >= self.config.episodes or (
             target is not None and phase != "random" and news.mean_reward >= target
         )

@@ -43,7 +43,8 @@ def make_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | Non
         return None
     soft = soft_constraints(stored)
     plane = plane or known_plane(stored)
-    plane = plane or plain_map(np.concatenate([trace.next_obs for row in traces.values() for trace in row]))
+    names = None if stored.facts is None else stored.facts.dimensions
+    plane = plane or plain_map(np.concatenate([trace.next_obs for row in traces.values() for trace in row]), names)
     if plane is None:
         return None
     total = plane.cells[0] * plane.cells[1]
@@ -139,14 +140,15 @@ def shared_plane(homes: Sequence[Path]) -> StateMap | None:
 
     None where the environment has a plane, or nothing is stored step by step.
     """
-    edges = []
+    edges, names = [], None
     for home in homes:
         stored = read_stored(home)
+        names = stored.facts.dimensions if stored.facts is not None else names
         if known_plane(stored) is not None:
             return None
         for row in _read_traces(home, tuple(stored.config["seeds"])).values():
             edges += [edge for trace in row for edge in (trace.next_obs.min(axis=0), trace.next_obs.max(axis=0))]
-    return plain_map(np.stack(edges)) if edges and len({len(edge) for edge in edges}) == 1 else None
+    return plain_map(np.stack(edges), names) if edges and len({len(edge) for edge in edges}) == 1 else None
 
 
 def _unsafe(home: Path, trace: Trace, soft: np.ndarray) -> np.ndarray:

@@ -186,8 +186,10 @@ def task_of(trace: Trace) -> Task:
     size, costs = trace.obs.shape[1], _cost_names(trace)
     return Task(
         name=UNKNOWN,
-        observations=Observations(low=(-np.inf,) * size, high=(np.inf,) * size),
-        actions=ContinuousActions(tuple((low - room).tolist()), tuple((high + room).tolist())),
+        observations=Observations(low=(-np.inf,) * size, high=(np.inf,) * size, names=trace.obs_names),
+        actions=ContinuousActions(
+            tuple((low - room).tolist()), tuple((high + room).tolist()), names=trace.action_names
+        ),
         reward=None if trace.reward is not None else _nothing,
         constraints=[Constraint(name) for name in costs] if costs else [Constraint("none", _nothing)],
         descriptor=_nowhere,

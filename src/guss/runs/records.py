@@ -190,6 +190,13 @@ def per_episode(task: Task, played: Played) -> tuple[np.ndarray, np.ndarray]:
     return rewards, shares
 
 
+def unsafe_by_cost(task: Task, played: Played) -> dict[str, np.ndarray]:
+    """Share of steps that violate each constraint in every seed's episode, [S]."""
+    cost = np.asarray(played.moves.cost) > 0
+    share = lambda k: np.asarray([cost[:n, i, k].mean() for i, n in enumerate(played.length)])  # noqa: E731
+    return {c.name: share(k) for k, c in enumerate(task.constraints)}
+
+
 def store_episodes(
     home: Path,
     seeds: tuple[int, ...],
@@ -234,6 +241,7 @@ def _figures(task: Task, played: Played, row: int, total_steps: int) -> dict[str
     steps = int(played.length[row])
     reward, cost = (np.asarray(x)[:steps, row] for x in (played.moves.reward, played.moves.cost))
     unsafe = unsafe_steps(task, played.moves)[:steps, row]
+    shares = {name: 100.0 * float(share[row]) for name, share in unsafe_by_cost(task, played).items()}
     return {
         "steps": steps,
         "total_steps": total_steps,
@@ -241,6 +249,7 @@ def _figures(task: Task, played: Played, row: int, total_steps: int) -> dict[str
         "mean_reward": float(reward.mean(dtype=np.float64)),
         "unsafe_steps": int(unsafe.sum()),
         "unsafe_pct": 100.0 * float(unsafe.mean()),
+        **({"unsafe_pct_by_cost": shares} if len(shares) > 1 else {}),
         "costs": {c.name: float(cost[:, k].sum()) for k, c in enumerate(task.constraints)},
         "hard_stop": bool(played.stopped[row]),
         "status": played.status[row],

@@ -17,10 +17,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from guss.agent.hosting import plan_all
+from guss.agent.systems import with_names
 from guss.agent.traces import read_trace
 from guss.errors import GussError, UnknownNameError
 from guss.planners.engine import Diagnostics, Monitor, Plan
 from guss.runs.config import spec_of_run
+from guss.runs.facts import read_stored
 from guss.runs.learning import PlanningLoop
 from guss.runs.modelling import FitNews, fit_log, log_of_run
 from guss.runs.records import read_lines, trace_path, unsafe_steps
@@ -71,6 +73,7 @@ class Thought(NamedTuple):
     chosen: np.ndarray  # [H, D], where the chosen plan leads
     behaviour: np.ndarray  # its descriptor
     diagnostics: Diagnostics
+    planned: np.ndarray  # [H, …], the actions of the chosen plan
 
     def in_words(self) -> str:
         """What came out of it."""
@@ -104,7 +107,9 @@ class Replay:
         """What planned; None for a policy, which does not."""
         spec = spec_of_run(self.config)
         warn_if_changed(home, self.config)
-        self.task = self.config.tasks(spec.make_task())[0]
+        facts = read_stored(home).facts
+        names = (None, None) if facts is None else (facts.dimensions, facts.actions)
+        self.task = with_names(self.config.tasks(spec.make_task())[0], *names)
         seeds = self.config.seeds
         self.seed = seeds[0] if seed is None else seed
         if self.seed not in seeds:
@@ -122,8 +127,9 @@ class Replay:
                 f"first is, as episode {near}"
             )
         self.traces = [read_trace(trace_path(home, each, self.episode)) for each in seeds]
-        self.view = spec.view or plain_view(np.concatenate([trace.obs for trace in self.traces]))
-        """How the environment is shown; plainly if it does not say."""
+        self.plain = spec.view is None
+        """Whether the environment does not say how it is shown: then it is by its dimensions."""
+        self.view = spec.view or plain_view(self.task, self.traces)
         self.random = self.config.is_random(self.episode)
         self.models: Model | None = self._models(home, on_fit) if self.thinks else None
         self.thought, self.alike = 0, 0
@@ -205,4 +211,5 @@ class Replay:
                 chosen=np.asarray(plan.trajectory.next_obs).mean(axis=0),
                 behaviour=np.asarray(plan.behaviour),
                 diagnostics=plan.diagnostics,
+                planned=np.asarray(plan.trajectory.action)[0],
             )

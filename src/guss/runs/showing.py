@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from guss.agent.thresholds import find_thresholds
+from guss.agent.traces import Trace
 from guss.envs import StateMap, View
-from guss.task import Grid
+from guss.task import Grid, Task
 
 
-def plain_view(obs: np.ndarray) -> View:
-    """An environment that does not say how it is shown: by its first observation, over all of [N, D]."""
-    return View(lambda obs: obs[..., 0], ("observation 0",), (_limits(obs[:, 0]),))
+def plain_view(task: Task, traces: Sequence[Trace]) -> View:
+    """How an environment is shown that does not say: by a dimension with a limit, else by the first one."""
+    obs, action = (np.concatenate([getattr(trace, name) for trace in traces]) for name in ("obs", "action"))
+    found = find_thresholds(task, obs, action)
+    dim = found[0].dim if found else 0
+    ends = [end for threshold in found if threshold.dim == dim for end in threshold.limits]
+    low, high = _limits(np.append(obs[:, dim], ends))
+    zones = [zone for t in found if t.dim == dim for zone in ((low, t.low), (t.high, high)) if np.isfinite(zone).all()]
+    label = f"observation {dim}" if task.observations.names is None else task.observations.names[dim]
+    return View(lambda obs: obs[..., dim], (label,), ((low, high),), unsafe=tuple(zones))
 
 
-def plain_map(obs: np.ndarray) -> StateMap | None:
+def plain_map(obs: np.ndarray, names: Sequence[str] | None = None) -> StateMap | None:
     """Its states: by the first two observations; None if there is one only."""
     if obs.shape[1] < 2:
         return None
-    labels, limits = ("observation 0", "observation 1"), (_limits(obs[:, 0]), _limits(obs[:, 1]))
-    return StateMap(lambda obs: obs[..., :2], labels, limits)
+    first, second = ("observation 0", "observation 1") if names is None or len(names) != obs.shape[1] else names[:2]
+    return StateMap(lambda obs: obs[..., :2], (first, second), (_limits(obs[:, 0]), _limits(obs[:, 1])))
 
 
 def _limits(values: np.ndarray) -> tuple[float, float]:

@@ -30,7 +30,7 @@ function header() {
 function atAGlance() {
   const envs = (payload.envs ?? []).filter((env) => filled(env.rows));
   return envs.length > 1
-    ? section("glance", "At a glance", overviewTable(envs), hint([...LEGEND, "MAR: reward of the second half of the episodes."].join(" ")))
+    ? section("glance", "At a glance", overviewTable(envs), hint([...legendOf(envs.flatMap((env) => env.rows)), "MAR: reward of the second half of the episodes."].join(" ")))
     : null;
 }
 
@@ -41,14 +41,18 @@ function notice() {
     : null;
 }
 
-const LEGEND = [
-  "Mean ± half-width of the 90 % interval over seeds; in grey what the paper reports; bold: the best of the safe methods.",
-  "Numbers lead to their runs, headings sort.",
-];
+
+function legendOf(rows) {
+  const inPaper = rows.some((row) => Object.values(row.measures ?? {}).some((found) => found?.paper));
+  return [
+    `Mean ± half-width of the 90 % interval over seeds; ${inPaper ? "in grey what the paper reports; " : ""}bold: the best of the safe methods.`,
+    "Numbers lead to their runs, headings sort.",
+  ];
+}
 
 function legendOfTable(env) {
   const notes = [
-    ...LEGEND,
+    ...legendOf(env.rows),
     `MAR: ${MEASURES.mar.about}${env.reward ? ` (${env.reward})` : ""}.`,
     `MRCP: ${MEASURES.mrcp_ksteps.about}${isNumber(env.threshold) ? `; the threshold is ${fixed(env.threshold)}` : ""}.`,
     `p(unsafe): ${MEASURES.unsafe_pct.about}; transient: over the first 15 % of them.`,

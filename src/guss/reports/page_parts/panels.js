@@ -213,14 +213,14 @@ function drawCourse(canvas, film, frame) {
   const { values, unsafe, label } = film.course, timed = film.axes.kind === "time";
   const spread = [Math.min(...values), Math.max(...values)], edge = 0.08 * (spread[1] - spread[0]) || 0.5;
   const y = timed ? film.axes.limits[0] : [spread[0] - edge, spread[1] + edge];
-  framed(wiped(canvas), { x: [0, values.length], y, names: ["step of the episode", label] }, ({ x, y: up }, area) => {
+  framed(wiped(canvas), { x: [0, values.length], y, names: ["step of the episode, from 0", label] }, ({ x, y: up }, area) => {
     const pen = canvas.getContext("2d");
     if (timed) for (const [low, high] of film.axes.unsafe) band(pen, area, up, low, high);
-    const points = values.map((value, i) => [x(i + 1), up(value)]);
+    const points = values.map((value, i) => [x(i), up(value)]);
     const broken = (a, b) => timed && Math.abs(a[1] - b[1]) > (area.bottom - area.top) / 2;
     stroke(pen, points, FILM.later, 1, broken);
     stroke(pen, points.slice(0, frame.step + 1), FILM.past, 1.5, broken);
     for (const step of unsafe) if (step <= frame.step) dot(pen, points[step], 3, FILM.dot);
-    stroke(pen, [[x(frame.step + 1), area.top], [x(frame.step + 1), area.bottom]], FILM.chosen, 1.2);
+    stroke(pen, [[x(frame.step), area.top], [x(frame.step), area.bottom]], FILM.chosen, 1.2);
   });
 }

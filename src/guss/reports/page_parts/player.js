@@ -150,7 +150,7 @@ class Player {
     const box = event.target.getBoundingClientRect();
     const share = (event.clientX - box.left - EDGE.left) / (box.width - EDGE.left - EDGE.right);
     const step = share * this.film.course.values.length;
-    const gaps = this.film.frames.map((frame) => Math.abs(frame.step + 1 - step));
+    const gaps = this.film.frames.map((frame) => Math.abs(frame.step - step));
     this.seek(gaps.indexOf(Math.min(...gaps)));
   }
 
@@ -158,7 +158,7 @@ class Player {
     if (!this.film) return;
     const frame = this.film.frames[this.frame];
     for (const part of this.parts) if (part.canvas.clientWidth) part.draw(part.canvas, this.film, frame);
-    const count = `step ${frame.step + 1} of ${this.film.steps}`;
+    const count = `step ${frame.step} (0 to ${this.film.steps - 1})`;
     const unsafe = this.film.course.unsafe.filter((step) => step <= frame.step).length;
     this.slider.value = this.frame;
     this.slider.setAttribute("aria-valuetext", count);

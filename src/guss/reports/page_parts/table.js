@@ -110,6 +110,8 @@ function resultsTable(env) {
       head: `${name} ${better}`, unit, about,
       key: (row) => row.measures?.[measure]?.mean, cell: (row) => measureCell(row, measure),
     })),
+    ...[...new Set(env.rows.flatMap((row) => Object.keys(row.by_cost ?? {})))].map((cost) =>
+      plain(cost, "unsafe, %", `steps that violate ${cost}, all episodes`, (row) => row.by_cost?.[cost]?.[0], (row) => plusMinus(...row.by_cost[cost]))),
     plain("Pareto", "rank", "1: no other method has more reward and fewer unsafe steps", (row) => row.rank, (row) => String(row.rank)),
     plain("planning", "ms/step", "time to choose one action, in the fastest episode", (row) => row.plan_ms, (row) => short(row.plan_ms)),
     plain("model", "evals/step", "evaluations of the model to choose one action", (row) => row.evaluations, (row) => fixed(row.evaluations, 0)),
