@@ -41,6 +41,7 @@ from guss.planners.engine import Diagnostics, Plan, plan_one
 from guss.programs import release_programs
 from guss.task import Task
 from guss.types import Model, Planner, Transition
+from guss.validation import check_seed, convert
 
 
 class Agent:
@@ -82,8 +83,8 @@ class Agent:
         self.planner: Planner = make_planner(
             method, self.task, horizon=self.settings.horizon, budget=self.settings.budget, **self.settings.planner
         )
-        self.seed = seed
-        self.key = jax.random.key(seed)
+        self.seed = check_seed(seed)
+        self.key = jax.random.key(self.seed)
         self.learner = Learner(self.settings, self.planned, self.key[None], capacity=8 * self.task.episode_length)
         self.checked = Checked(self.task)
         self.history: list[Episode] = []
@@ -228,7 +229,8 @@ class Agent:
         self, episodes: int, *, target: float | None = None, on_episode: Callable[[Episode], Any] | None = None
     ) -> list[Episode]:
         """Up to `episodes` more episodes on the system, or until a planned one's mean reward reaches `target`."""
-        if episodes < 1:
+        target = convert(target, float | None, "the target")
+        if convert(episodes, int, "episodes") < 1:
             raise GussError(f"learn at least 1 episode, got {episodes}")
         compiled = self.task.step is not None and self.task.reset is not None
         if self.env is None and not compiled:

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Key, Shaped
 from guss.agent.settings import AgentSettings
 from guss.errors import GussError
 from guss.models.examples import Examples, learned_examples
-from guss.models.fitting import Data, FitSettings, append, empty_data, split_rows
+from guss.models.fitting import Data, FitSettings, append, check_buffer, empty_data, split_rows
 from guss.models.judging import FitReport, horizon_r2
 from guss.models.learned import Learned, fit_all, make_model
 from guss.models.oracle import Oracle
@@ -66,6 +66,7 @@ class Learner:
 
         self.fresh = jax.jit(jax.vmap(make))(keys)
         self.models = self.fresh
+        check_buffer(f"learning with {len(keys)} seeds", task, len(keys) * capacity)
         size, actions = task.observations.size, task.actions
         one = empty_data(size, actions.shape, actions.dtype, capacity, num_told(task))
         self.data: Data = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(keys), *x.shape)), one)

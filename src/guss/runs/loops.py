@@ -16,6 +16,7 @@ from guss.agent.hosting import Fleet, Played, make_fleet
 from guss.agent.storing import check_signature, signature, stored_signature
 from guss.checkpoint import Stored
 from guss.errors import GussError
+from guss.models.fitting import check_buffer
 from guss.models.judging import FitReport
 from guss.programs import release_programs
 from guss.runs.config import RunConfig, spec_of_run
@@ -81,6 +82,7 @@ class Loop:
         self.config, self.view, self.at_once = config, spec.view, at_once
         self.task, self.planned = config.tasks(spec.make_task())
         """The task by which steps are judged, and as the method sees it."""
+        check_buffer("one turn of a run", self.task, len(config.seeds) * at_once * self.task.episode_length)
         self.fleets: list[Fleet] = []
         """The environments to act on, where the task's episodes cannot be compiled; two halves if they overlap."""
         if self.task.reset is None or spec.make_env is not None:
