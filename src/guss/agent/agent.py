@@ -28,7 +28,7 @@ from guss.agent.exploration import explore, explore_episodes
 from guss.agent.history import Episode, batch_of_steps, episode_of, model_measures
 from guss.agent.hosting import Played, hard_violations
 from guss.agent.learner import Learner, diverged, divergence_error
-from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from, settings_from_json
+from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
 from guss.agent.systems import Checked, HostSystem, check_finite, resolve
 from guss.agent.traces import Trace, read_traces
 from guss.checkpoint import Stored
@@ -316,15 +316,13 @@ class Agent:
         """
         if (Path(path) / "config.json").is_file():
             raise GussError(f"{path} is a run, not an agent's file: load it with Agent.from_run({str(path)!r}, seed=…)")
-        stored = checkpoint.load(Path(path), "agent")
+        stored = storing.load_agent(Path(path))
         meta = stored.meta
-        settings = settings_from_json(AgentSettings, meta["settings"])
         how: Any = {"task": task, "seed": meta["seed"], "initial_policy": initial_policy, "preset": {}}
-        agent = cls(system, **how, **settings.arguments())
+        agent = cls(system, **how, **meta["settings"].arguments())
         for name, parameters in meta.get("constraints", {}).items():
             agent.set_constraint(name, **parameters)
-        history = [Episode(**episode) for episode in meta["history"]]
-        agent.restore(stored, history, storing.report_from(meta["report"]), meta["fitted_rows"])
+        agent.restore(stored, list(meta["history"]), storing.report_from(meta["report"], ()), meta["fitted_rows"])
         return agent
 
     @classmethod
@@ -346,7 +344,7 @@ class Agent:
 
         They must have been learned with the same spaces and constraints.
         """
-        learned = storing.stored_signature(stored.meta)
+        learned = storing.stored_signature(stored)
         tasks = (self.task, self.planned)
         self._task, self._planned = (storing.with_stored_end(task, learned, stored.path) for task in tasks)
         storing.check_signature(f"the model in {stored.path}", learned, self.planned)

@@ -89,6 +89,11 @@ class Learner:
     def restore(self, state: dict[str, Any], meta: dict[str, int]) -> None:
         """Take over a stored state."""
         if self.per_seed:
+            check_about(meta)
+            if (np.asarray(state["data"].filled) != meta["filled"]).any():
+                raise GussError(
+                    f"meta.learner.filled is {meta['filled']}, but the data have {state['data'].filled} rows"
+                )
             self.models, self.data = state["models"], state["data"]
             self.fits, self._filled = meta["fits"], meta["filled"]
 
@@ -151,6 +156,15 @@ class Learner:
             return None
         parts = [self._padded(x) for x in batch[:4]]
         return np.asarray(_horizon_r2_all(self.models, *parts, self.settings.horizon))
+
+
+def check_about(meta: dict[str, int]) -> None:
+    """Refuse numbers about a stored state that no `Learner.meta` has written."""
+    names = ("fits", "filled", "capacity")
+    if not all(meta.get(name, -1) >= 0 for name in names) or meta["filled"] > meta["capacity"]:
+        raise GussError(
+            f"meta.learner must have {', '.join(names)}, with filled ≤ capacity and none below 0; got {meta}"
+        )
 
 
 def diverged(report: FitReport) -> np.ndarray:

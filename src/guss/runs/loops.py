@@ -152,10 +152,13 @@ class Loop:
         """Go on from a checkpoint."""
         if stored.meta["config"] != self.config.to_json():
             raise GussError(f"the checkpoint {stored.path} is of a run with other settings than its config.json")
-        check_signature(f"the state in {stored.path}", stored_signature(stored.meta), self.planned)
+        check_signature(f"the state in {stored.path}", stored_signature(stored), self.planned)
+        check_done(stored, self.config.episodes, self.at_once)
         self.done, self.over = stored.meta["done"], stored.meta["over"]
         whole = [self.done * self.task.episode_length] * len(self.config.seeds)  # where not told
         self.steps = np.asarray(stored.meta.get("steps", whole))
+        if self.steps.shape != (len(self.config.seeds),):
+            raise GussError(f"{stored.path}: meta.steps must be a number for each seed, got {self.steps.tolist()}")
         self.take(stored.restore(self.state), stored.meta["learner"])
 
     def finish(
@@ -187,6 +190,12 @@ class Loop:
             target is not None and phase != "random" and news.mean_reward >= target
         )
         return news, timing
+
+
+def check_done(stored: Stored, episodes: int, at_once: int = 1) -> None:
+    """A checkpoint is after a turn of its run, and not after more episodes than the run has."""
+    if not 0 <= stored.meta["done"] <= episodes or stored.meta["done"] % at_once:
+        raise GussError(f"{stored.path}: meta.done must be a number of episodes of this run, got {stored.meta['done']}")
 
 
 def _trouble(seeds: tuple[int, ...], played: Played) -> tuple[str, ...]:
