@@ -179,13 +179,13 @@ def settings_from(
     mine = ("horizon", "budget", "episodes", "initial_episodes", "explore", "planning_margin", "unknown_unsafe")
     values |= {name: own.pop(name) for name in mine if name in own}
     values |= {name: value for name, value in overrides.items() if value is not None}
-    return cls(
-        method=method,
-        planner=own | _table(planner, "planner"),
-        net=build(ModelSettings, model | _table(net, "net"), "model"),
-        fit=build(FitSettings, schooling | _table(fit, "fit"), "fit"),
-        **values,
-    )
+    values |= {
+        "method": method,
+        "planner": own | _table(planner, "planner"),
+        "net": build(ModelSettings, model | _table(net, "net"), "model"),
+        "fit": build(FitSettings, schooling | _table(fit, "fit"), "fit"),
+    }
+    return build(cls, values, "settings")
 
 
 def _table(values: Any, what: str) -> dict[str, Any]:
