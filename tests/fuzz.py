@@ -4,8 +4,8 @@
     python tests/fuzz.py --only presets --only npz --count 3000
     python tests/fuzz.py --only presets --index 17           one input, with its traceback
 
-An input follows from --seed, the fuzzer's name and its index. Each fuzzer works in a process of its own: if an input
-kills it, the next process continues after that input, which is reported.
+An input follows from --seed, the fuzzer's name and its index. Inputs are tried in another process: if one kills it, the
+next process continues after that input, which is reported.
 """
 
 import argparse
@@ -36,8 +36,12 @@ class Slow(BaseException):
     """An input took too long."""
 
 
-def work(name: str, seed: int, start: int, stop: int) -> None:
-    """The inputs of one fuzzer, a JSON line for each on standard output."""
+Job = tuple[str, int, int]
+"""A fuzzer's name, its first input and the one after its last."""
+
+
+def work(jobs: list[Job], seed: int) -> None:
+    """All inputs of some fuzzers, a JSON line for each on standard output."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     from fuzzers import FUZZERS, attempt
 
@@ -46,79 +50,88 @@ def work(name: str, seed: int, start: int, stop: int) -> None:
 
     signal.signal(signal.SIGALRM, too_slow)
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-    with tempfile.TemporaryDirectory(prefix="guss-fuzz-", dir=_memory_disk()) as folder:
-        fuzzer = FUZZERS[name](Path(folder))
-        print(json.dumps({"ready": True}), file=out)
-        for index in range(start, stop):
-            signal.alarm(SECONDS)
-            try:
-                outcome, given, error = attempt(name, fuzzer, seed, index)
-            except Slow as slow:
-                outcome, given, error = "defect", "(see --index)", slow
-            signal.alarm(0)
-            row: dict[str, Any] = {"index": index, "outcome": outcome}
-            if outcome == "defect":
-                place = traceback.extract_tb(error.__traceback__)[-1] if error is not None else None
-                row |= {"error": f"{type(error).__name__}: {error}"[:300], "input": repr(given)[:500]}
-                row |= {"at": f"{Path(place.filename).name}:{place.lineno}" if place else ""}
-            print(json.dumps(row), file=out)
+    for name, start, stop in jobs:
+        with tempfile.TemporaryDirectory(prefix="guss-fuzz-", dir=_memory_disk()) as folder:
+            fuzzer = FUZZERS[name](Path(folder))
+            print(json.dumps({"name": name}), file=out)
+            for index in range(start, stop):
+                signal.alarm(SECONDS)
+                try:
+                    outcome, given, error = attempt(name, fuzzer, seed, index)
+                except Slow as slow:
+                    outcome, given, error = "defect", "(see --index)", slow
+                signal.alarm(0)
+                print(
+                    json.dumps({"name": name, "index": index, "outcome": outcome} | _about(outcome, given, error)),
+                    file=out,
+                )
+
+
+def _about(outcome: str, given: Any, error: BaseException | None) -> dict[str, str]:
+    if outcome != "defect" or error is None:
+        return {}
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    told = {"error": f"{type(error).__name__}: {error}"[:300], "at": f"{Path(place.filename).name}:{place.lineno}"}
+    return told | {"input": repr(given)[:500]}
 
 
 def _memory_disk() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-def fuzz(name: str, seed: int, count: int) -> dict[str, Any]:
-    """All inputs of one fuzzer, in as many processes as it takes."""
-    counts, defects, at, started = {"accepted": 0, "refused": 0}, [], 0, time.perf_counter()
-    while at < count:
-        words = [
-            sys.executable,
-            __file__,
-            "--work",
-            name,
-            "--seed",
-            str(seed),
-            "--start",
-            str(at),
-            "--count",
-            str(count),
-        ]
+def fuzz(counts: dict[str, int], seed: int) -> dict[str, dict[str, Any]]:
+    """All inputs of these fuzzers, in as many processes as it takes."""
+    found: dict[str, dict[str, Any]] = {
+        name: {"inputs": count, "accepted": 0, "refused": 0, "defects": []} for name, count in counts.items()
+    }
+    jobs: list[Job] = [(name, 0, count) for name, count in counts.items()]
+    while jobs:
+        words = [sys.executable, __file__, "--work", json.dumps(jobs), "--seed", str(seed)]
         with tempfile.TemporaryFile("w+") as errors:
+            started = time.perf_counter()
             with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
                 assert process.stdout is not None
-                ready = False
+                ready = None
                 for line in process.stdout:
                     row = json.loads(line)
-                    if "ready" in row:
-                        ready = True
+                    if (name := row.pop("name")) != ready:
+                        ready, started = name, time.perf_counter()
+                        jobs = jobs[[job[0] for job in jobs].index(name) :]
                         continue
-                    at = row.pop("index") + 1
-                    outcome = row.pop("outcome")
-                    if outcome == "defect":
-                        defects.append({"index": at - 1, **row})
-                        _show(name, defects)
-                    else:
-                        counts[outcome] += 1
-                    if at % 1000 == 0:
-                        print(f"{name}: {at} of {count}, {len(defects)} defects", flush=True)
+                    jobs[0] = (name, row["index"] + 1, jobs[0][2])
+                    _count(name, found[name], row)
+                    if jobs[0][1] == jobs[0][2]:
+                        _conclude(name, found[name], time.perf_counter() - started)
             errors.seek(0)
             told = errors.read()[-800:]
-        if not ready:
+        name, at, stop = jobs[0]
+        if ready != name:
             raise SystemExit(f"the fuzzer {name} does not start:\n{told}")
-        if at < count:
-            defects.append({"index": at, "error": f"the process ended with code {process.returncode}", "at": told})
-            _show(name, defects)
-            at += 1
-    seconds = time.perf_counter() - started
-    told = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
-    print(f"{name}: {count} inputs, {told}, {len(defects)} defects, {count / seconds:.0f}/s", flush=True)
-    return {"inputs": count, **counts, "defects": defects, "seconds": round(seconds, 1)}
+        if at < stop:
+            row = {"index": at, "outcome": "defect", "error": f"the process ended with code {process.returncode}"}
+            _count(name, found[name], row | {"at": told})
+            jobs[0] = (name, at + 1, stop)
+        jobs = [job for job in jobs if job[1] < job[2]]
+    return found
 
 
-def _show(name: str, defects: list[dict[str, Any]]) -> None:
-    if len(defects) <= SHOWN:
-        print(f"{name}: DEFECT {json.dumps(defects[-1])}", flush=True)
+def _count(name: str, found: dict[str, Any], row: dict[str, Any]) -> None:
+    outcome = row.pop("outcome")
+    if outcome != "defect":
+        found[outcome] += 1
+    else:
+        found["defects"].append(row)
+        if len(found["defects"]) <= SHOWN:
+            print(f"{name}: DEFECT {json.dumps(row)}", flush=True)
+    if (row["index"] + 1) % 1000 == 0:
+        print(f"{name}: {row['index'] + 1} of {found['inputs']}, {len(found['defects'])} defects", flush=True)
+
+
+def _conclude(name: str, found: dict[str, Any], seconds: float) -> None:
+    found["seconds"] = round(seconds, 1)
+    told = ", ".join(f"{found[outcome]} {outcome}" for outcome in ("accepted", "refused"))
+    pace = f"{found['inputs'] / max(seconds, 1e-3):.0f}/s"
+    print(f"{name}: {found['inputs']} inputs, {told}, {len(found['defects'])} defects, {pace}", flush=True)
 
 
 def show_one(name: str, seed: int, index: int) -> None:
@@ -142,12 +155,11 @@ def main() -> int:
     parser.add_argument("--index", type=int, help="this input alone, of one fuzzer")
     parser.add_argument("--out", type=Path, help="write a JSON record")
     parser.add_argument("--work", help=argparse.SUPPRESS)
-    parser.add_argument("--start", type=int, default=0, help=argparse.SUPPRESS)
     given = parser.parse_args()
     os.environ.setdefault("NPROC", "1")
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     if given.work:
-        work(given.work, given.seed, given.start, given.count)
+        work(json.loads(given.work), given.seed)
         return 0
     if given.index is not None:
         show_one(given.only[0], given.seed, given.index)
@@ -162,7 +174,7 @@ def main() -> int:
     total = sum(FUZZERS[name].share for name in names)
     counts = {name: max(1, round(given.count * FUZZERS[name].share / total)) for name in names}
     counts[names[0]] += max(0, given.count - sum(counts.values()))
-    found = {name: fuzz(name, given.seed, count) for name, count in counts.items()}
+    found = fuzz(counts, given.seed)
     defects = sum(len(each["defects"]) for each in found.values())
     if given.out is not None:
         command = shlex.join(["python", "tests/fuzz.py", *sys.argv[1:]])
