@@ -212,7 +212,7 @@ class Constrained(OnPolicy):
     cost_limit: float = setting(25.0, "Unsafe steps allowed per 1,000, on average.")
 
     def __check_init__(self) -> None:
-        check_ranges(self, cost_limit=(0.0, 1000.0))
+        check_ranges(self, cost_limit=(0.0, math.inf))
 
     @property
     def limit(self) -> float:
