@@ -107,6 +107,7 @@ def broken(rng: random.Random, content: bytes) -> bytes:
 
 def array(rng: random.Random, old: np.ndarray) -> np.ndarray:
     """An array of another shape, type or content."""
+    old = np.atleast_1d(old)
     kind = rng.randrange(9)
     if kind == 0:
         return old[: rng.choice([0, 1, 2])]
