@@ -5,12 +5,13 @@ CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup run test test-long test-pythons bench check clean another-python
+.PHONY: help setup run test test-long test-pythons fuzz bench check clean another-python
 help:
 	@echo "make run           set up, learn Safe Pendulum with GuSS (about two minutes), say where the figures are"
 	@echo "make test          set up, run the tests"
 	@echo "make test-pythons  the tests on every supported Python found, with pinned and with newest dependencies"
 	@echo "make test-long     the full counts, written to results/tests/"
+	@echo "make fuzz          100,000 random inputs, written to results/tests/fuzz.json; about 20 minutes"
 	@echo "make bench         guss beside its peers (in .venv-peers, 2 GB), written to benchmarks/; about 20 minutes"
 	@echo "make check         lint, format, types, import directions"
 	@echo "make setup         only set up .venv"
@@ -48,6 +49,9 @@ test-pythons:
 
 test-long: $(STAMP)
 	@$(BIN)/python -m pytest -n 2 -m long
+
+fuzz: $(STAMP)
+	@$(BIN)/python tests/fuzz.py --count 100000 --out results/tests/fuzz.json $(FUZZ)
 
 PEERS := .venv-peers
 bench: $(STAMP) $(PEERS)/.installed

@@ -16,7 +16,8 @@ import hashlib
 import io
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,9 +27,11 @@ import numpy as np
 
 from guss.errors import GussError
 from guss.limits import Budget, read_npz, reading
+from guss.validation import checked, received
 
 FORMAT, SCHEMA = "guss-checkpoint", 1
-MAX_HEADER = 2**20
+START = json.dumps({"format": FORMAT}).encode()[:-1]
+"""The first bytes of every file."""
 T = TypeVar("T")
 
 
@@ -39,6 +42,20 @@ class Stored:
     path: Path
     meta: dict[str, Any]
     arrays: dict[str, np.ndarray]
+
+    def checked(self, kinds: Mapping[str, Any], required: Iterable[str]) -> Stored:
+        """The same with `meta` of these types; what is missing or of another type is a GussError."""
+        what = f"{self.path}: meta"
+        if missing := [name for name in required if name not in self.meta]:
+            raise GussError(f"{what} has no {', '.join(missing)}; it was not written by this program, or is damaged")
+        known = {name: value for name, value in self.meta.items() if name in kinds}
+        return replace(self, meta=self.meta | checked(kinds, known, what))
+
+    def row(self, index: int, count: int) -> Stored:
+        """The arrays of one of `count` seeds, which are their first axis."""
+        if wrong := [name for name, x in self.arrays.items() if x.shape[:1] != (count,)]:
+            raise GussError(f"the checkpoint {self.path} does not fit: {wrong[0]} is not for {count} seeds")
+        return replace(self, arrays={name: x[index : index + 1] for name, x in self.arrays.items()})
 
     def restore(self, like: T) -> T:
         """The state, in the structure of `like`; every array must have the shape and type it has there."""
@@ -110,17 +127,18 @@ def load(path: Path, kind: str) -> Stored:
     """Read a checkpoint, or say what is wrong with it."""
     try:
         with path.open("rb") as file:
-            first, payload = file.readline(MAX_HEADER), file.read()
+            start = file.read(len(START))
+            first, payload = (start + file.readline(), file.read()) if start == START else (start, b"")
     except OSError as error:
         raise GussError(f"cannot read the checkpoint {path}: {error.strerror}") from error
     try:
         header = json.loads(first)
         known = isinstance(header, dict) and header.get("format") == FORMAT
-    except ValueError:
+    except (ValueError, RecursionError):
         known = False
     if not known:
         raise GussError(f"{path} is not a checkpoint of guss")
-    if not isinstance(header.get("schema"), int) or header["schema"] > SCHEMA:
+    if type(header.get("schema")) is not int or header["schema"] > SCHEMA:
         raise GussError(
             f"the checkpoint {path} has schema {header.get('schema')!r}, this version of guss reads up to {SCHEMA}; "
             f"update guss to read it"
@@ -131,6 +149,8 @@ def load(path: Path, kind: str) -> Stored:
         raise GussError(f"the checkpoint {path} is truncated: {len(payload)} of {header.get('bytes')} bytes")
     if _digest(header, payload) != header.get("sha256"):
         raise GussError(f"the checkpoint {path} is damaged: its checksum does not match")
+    if not isinstance(header.get("meta"), dict):
+        raise GussError(f"the checkpoint {path}: meta must be a table, got {received(header.get('meta'))}")
     with reading(f"the checkpoint {path} holds something that is not an array"):
         # Arrays are stored as they are, not compressed: all together they are no larger than the file.
         budget = Budget(f"the checkpoint {path}", len(payload), "bytes that its file has", "it was not written by guss")

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from guss.errors import GussError, UnknownNameError
+from guss.validation import received
 
 
 class Function(eqx.Module):
@@ -40,6 +41,21 @@ def _array(name: str, value: Any) -> Array:
     if array.dtype.kind not in kinds:
         raise GussError(f"parameter {name!r} must be a number or an array of numbers, got {value!r}")
     return jnp.asarray(array, kinds[array.dtype.kind])
+
+
+def changed_parameter(function: str, name: str, value: Any, old: Mapping[str, Array]) -> Array:
+    """A new value for a parameter, with the shape and type of its old one."""
+    if name not in old:
+        raise UnknownNameError(f"parameter of {function!r}", name, old)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiub" or np.isnan(np.asarray(array, float)).any():
+        raise GussError(f"parameter {name!r} of {function!r} must be a number, got {received(value)}")
+    if array.shape != old[name].shape:
+        raise GussError(f"parameter {name!r} of {function!r} must keep its shape {old[name].shape}, got {array.shape}")
+    return jnp.asarray(array, old[name].dtype)
 
 
 def as_function(fn: Any) -> Function:
@@ -110,10 +126,14 @@ class Constraint(eqx.Module):
                 raise UnknownNameError(f"parameter of constraint {self.name!r}", name, self.cost.params)
 
     def check_parameters(self, values: Mapping[str, Any]) -> None:
-        """The threshold of a learned cost is a probability; other parameters are the cost function's business."""
+        """The threshold of a learned cost is a probability, `low` is not above `high`; others are the function's."""
         if self.learned and not 0.0 < float(values.get("threshold", 0.5)) < 1.0:
             raise GussError(
                 f"constraint {self.name!r}: the threshold is a probability, 0 < p < 1, got {values['threshold']}"
+            )
+        if {"low", "high"} <= set(values) and np.any(np.asarray(values["low"]) > np.asarray(values["high"])):
+            raise GussError(
+                f"constraint {self.name!r}: low must not be above high, got {values['low']} and {values['high']}"
             )
 
     def with_margin(self, margin: float) -> Constraint:

@@ -1,4 +1,4 @@
-"""How much memory a file from elsewhere may take, and readers of archives that stop there.
+"""How much memory settings and files from elsewhere may take, and readers of archives that stop there.
 
 Sizes that a file states are not trusted: readers count what they unpack. Every `Limit` is raised by the environment
 variable of its name.
@@ -33,6 +33,7 @@ class Limit(NamedTuple):
     name: str
     default: int
     unit: str
+    when: str = "if you trust the file"
 
     @property
     def value(self) -> int:
@@ -44,7 +45,7 @@ class Limit(NamedTuple):
 
     def budget(self, what: str) -> Budget:
         """All of it, for `what` to spend."""
-        return Budget(what, self.value, self.unit, f"if you trust the file, raise the limit: {self.name}=NUMBER")
+        return Budget(what, self.value, self.unit, f"{self.when}, raise the limit: {self.name}=NUMBER")
 
     def check(self, what: str, amount: int) -> None:
         """Refuse `what` if its `amount` is beyond the limit."""
@@ -71,6 +72,17 @@ MAX_COLUMNS = Limit("GUSS_MAX_COLUMNS", 4096, "columns")
 """The columns of a table, the arrays of an NPZ file."""
 MAX_PACKED = Limit("GUSS_MAX_PACKED_BYTES", 256 * 2**20, "bytes unpacked")
 """A file of records compressed by gzip (256 MiB)."""
+ENOUGH_MEMORY = "if that is meant and the machine has the memory"
+MAX_PLAN_STEPS = Limit("GUSS_MAX_PLAN_STEPS", 20_000_000, "predicted steps", ENOUGH_MEMORY)
+"""The steps that one plan predicts: horizon × budget × particles. Each takes some tens of bytes, of every seed."""
+MAX_BATCH = Limit("GUSS_MAX_BATCH", 1_000_000, "transitions", ENOUGH_MEMORY)
+"""The transitions of one gradient step."""
+MAX_WEIGHTS = Limit("GUSS_MAX_WEIGHTS", 50_000_000, "weights", ENOUGH_MEMORY)
+"""The weights of one seed's networks; training takes several times their memory."""
+MAX_SEEDS = Limit("GUSS_MAX_SEEDS", 10_000, "seeds", ENOUGH_MEMORY)
+"""The seeds of a run, which all are in memory together."""
+MAX_BUFFER = Limit("GUSS_MAX_BUFFER_BYTES", 8 * 2**30, "bytes", ENOUGH_MEMORY)
+"""The transitions that a run or an agent keeps in memory, of all seeds (8 GiB)."""
 
 
 @contextmanager

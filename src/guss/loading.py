@@ -65,6 +65,16 @@ def shipped(name: str) -> list[Path]:
     return [folder for folder in (here / name, here.parents[1] / name) if folder.is_dir()]
 
 
+def read_toml(path: str | Path, what: str) -> dict[str, Any]:
+    """The tables of a TOML file, which is a `what`."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GussError(f"cannot read the {what} {str(path)!r}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # not TOML, not text, nested too deep
+        raise GussError(f"the {what} {str(path)!r} is not TOML: {error}") from error
+
+
 def _presets() -> dict[str, Path]:
     """The experiments by name."""
     return {path.stem: path for folder in reversed(shipped("experiments")) for path in folder.glob("*.toml")}
@@ -75,15 +85,12 @@ def load_preset(name: str) -> dict[str, Any]:
     found = {name: Path(name)} if name.endswith(".toml") else _presets()
     if name not in found:
         raise UnknownNameError("experiment", name, found)
-    try:
-        preset = tomllib.loads(found[name].read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise GussError(f"cannot read the preset {name}: {error}") from error
+    preset = read_toml(found[name], "preset")
     if "extends" not in preset:
         return preset
     base = preset.pop("extends")
-    if base not in _presets():
-        raise UnknownNameError(f"experiment that {name} extends", base, _presets())
+    if not isinstance(base, str) or base not in _presets():
+        raise UnknownNameError(f"experiment that {name} extends", str(base), _presets())
     return _merged(load_preset(base), preset)
 
 

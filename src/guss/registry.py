@@ -100,6 +100,8 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> Entry[T]:
         known = self._load()
+        if not isinstance(name, str):
+            raise GussError(f"a {self.kind} is chosen by its name, got {name!r} ({type(name).__name__})")
         if name not in known:
             raise UnknownNameError(self.kind, name, known)
         return known[name]

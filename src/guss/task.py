@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from guss.constraint import Constraint, Function, as_function
+from guss.constraint import Constraint, Function, as_function, changed_parameter
 from guss.errors import GussError, UnknownNameError
 from guss.types import Actions, Interface, Judged, Observations, Rollout
 
@@ -370,19 +370,10 @@ class Task(eqx.Module):
         def owner(task: Task) -> Function:
             return task.constraints[rows[function]].cost if function in rows else getattr(task, function)
 
-        if function in rows:
-            self.constraints[rows[function]].check_parameters(params)
         old = owner(self).params
-        for name, value in params.items():
-            if name not in old:
-                raise UnknownNameError(f"parameter of {function!r}", name, old)
-            if np.asarray(value).dtype.kind not in "fiub" or np.isnan(np.asarray(value, float)).any():
-                raise GussError(f"parameter {name!r} of {function!r} must be a number, got {value!r}")
-            if np.shape(value) != old[name].shape:
-                raise GussError(
-                    f"parameter {name!r} of {function!r} must keep its shape {old[name].shape}, got {np.shape(value)}"
-                )
-        new = {**old, **{name: jnp.asarray(value, old[name].dtype) for name, value in params.items()}}
+        new = {**old, **{name: changed_parameter(function, name, value, old) for name, value in params.items()}}
+        if function in rows:
+            self.constraints[rows[function]].check_parameters(new)
         return eqx.tree_at(lambda t: owner(t).params, self, new)
 
     def with_margin(self, margin: float | Mapping[str, float]) -> Task:

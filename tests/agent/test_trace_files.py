@@ -237,10 +237,38 @@ def test_a_limit_holds_for_all_files_together_and_can_be_raised(tmp_path, monkey
 def test_pages_are_limited_before_they_are_unpacked(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"obs": np.arange(5000.0), "other": np.arange(5000.0)}), tmp_path / "a")
     metadata = pyarrow.parquet.read_metadata(tmp_path / "a")
-    _check_pages(metadata, [], Budget("it", 1000, "bytes", "no"))
-    _check_pages(metadata, ["obs"], Budget("it", 100_000, "bytes", "no"))
+    _check_pages(metadata, Budget("it", 100_000, "bytes", "no"))
     with pytest.raises(GussError, match="it has more than the limit of 1000 bytes; no"):
-        _check_pages(metadata, ["obs"], Budget("it", 1000, "bytes", "no"))
+        _check_pages(metadata, Budget("it", 1000, "bytes", "no"))
+
+
+DAMAGED = """
+import sys
+from pathlib import Path
+from guss.agent.traces import read_trace
+from guss.errors import GussError
+
+path, refused = Path(sys.argv[1]), 0
+content = path.read_bytes()
+footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+for at in range(footer, len(content) - 8):
+    if content[at] == 2:  # such as a column that may have missing values, in Thrift's encoding
+        path.write_bytes(content[:at] + bytes(1) + content[at + 1 :])
+        try:
+            read_trace(path)
+        except GussError:
+            refused += 1
+print(refused)
+"""
+
+
+def test_damaged_parquet_files_never_end_the_process(tmp_path):
+    path = tmp_path / "log.parquet"
+    table = {"obs_0": np.arange(5.0), "action_0": np.arange(5.0), "next_obs_0": np.arange(5.0)}
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    done = subprocess.run([sys.executable, "-c", DAMAGED, path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 3
 
 
 def test_a_checkpoint_is_no_larger_in_memory_than_its_file(tmp_path):

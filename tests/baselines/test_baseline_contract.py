@@ -105,7 +105,7 @@ def test_what_is_for_continuous_actions_says_so(name):
 def test_settings_are_checked_by_name_and_type(name):
     with pytest.raises(GussError, match=r"unknown setting of baseline .*'gama'. Did you mean 'gamma'\?"):
         make_baseline(name, make_task(ACTIONS["continuous"]), {"gama": 0.9}, capacity=10)
-    with pytest.raises(GussError, match=r"setting 'gamma' of baseline .* must be float"):
+    with pytest.raises(GussError, match=r"baselines\..*\.gamma must be a finite number"):
         make_baseline(name, make_task(ACTIONS["continuous"]), {"gamma": "much"}, capacity=10)
 
 

@@ -119,7 +119,7 @@ def test_a_layout_of_ones_own(tmp_path):
         ("goal_radius = 0", "goal_radius must be positive"),
         ("unsafe = [[5, 1, 0, 3]]", "unsafe area 0 must be"),
         ("strat = [1, 1]", "Did you mean 'start'"),
-        ("start = ['a', 1]", "not a number"),
+        ("start = ['a', 1]", r"toy layout.start\[0\] must be a finite number, got 'a' \(str\)"),
         ("start = [", "is not TOML"),
     ],
 )

@@ -42,6 +42,7 @@ from guss.programs import Ahead, begin_programs, strong
 from guss.progress import learning_progress
 from guss.task import Task
 from guss.types import Planner, Transition
+from guss.validation import check_seed, convert
 
 PLANNER, EPISODE = "planner", "episodes"
 """Names among the programs that are compiled ahead."""
@@ -87,8 +88,8 @@ class Agent:
         self.planner: Planner = make_planner(
             method, self.task, horizon=self.settings.horizon, budget=self.settings.budget, **self.settings.planner
         )
-        self.seed = seed
-        self.key = jax.random.key(seed)
+        self.seed = check_seed(seed)
+        self.key = jax.random.key(self.seed)
         self.learner = Learner(self.settings, self.planned, self.key[None], capacity=8 * self.task.episode_length)
         self.checked = Checked(self.task)
         self.history: list[Episode] = []
@@ -265,7 +266,8 @@ class Agent:
 
         `progress`: show it on stderr; None: if that is a terminal.
         """
-        if episodes < 1:
+        target = convert(target, float | None, "the target")
+        if convert(episodes, int, "episodes") < 1:
             raise GussError(f"learn at least 1 episode, got {episodes}")
         compiled = self.task.step is not None and self.task.reset is not None
         if self.env is None and not compiled:
@@ -342,7 +344,7 @@ class Agent:
         """
         if (Path(path) / "config.json").is_file():
             raise GussError(f"{path} is a run, not an agent's file: load it with Agent.from_run({str(path)!r}, seed=…)")
-        stored = checkpoint.load(Path(path), "agent")
+        stored = storing.load_agent(Path(path))
         return storing.stored_agent(cls, stored, system, task=task, initial_policy=initial_policy)
 
     @classmethod
@@ -364,7 +366,7 @@ class Agent:
 
         They must have been learned with the same spaces and constraints.
         """
-        learned = storing.stored_signature(stored.meta)
+        learned = storing.stored_signature(stored)
         tasks = (self.task, self.planned)
         self._task, self._planned = (storing.with_stored_end(task, learned, stored.path) for task in tasks)
         storing.check_signature(f"the model in {stored.path}", learned, self.planned)

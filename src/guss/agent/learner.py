@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Key, Shaped
 from guss.agent.settings import AgentSettings
 from guss.errors import GussError
 from guss.models.examples import Examples, learned_examples
-from guss.models.fitting import Data, FitSettings, append, empty_data, split_rows
+from guss.models.fitting import Data, FitSettings, append, check_buffer, empty_data, split_rows
 from guss.models.judging import FitReport, horizon_r2
 from guss.models.learned import Learned, ModelSettings, fit_all, fit_programs, make_model
 from guss.models.oracle import Oracle
@@ -63,6 +63,7 @@ class Learner:
             return
         self.fresh = strong(_make_models(settings.model, task, keys, settings.net))
         self.models = self.fresh
+        check_buffer(f"learning with {len(keys)} seeds", task, len(keys) * capacity)
         size, actions = task.observations.size, task.actions
         one = empty_data(size, actions.shape, actions.dtype, capacity, num_told(task))
         self.data: Data = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(keys), *x.shape)), one)
@@ -85,6 +86,11 @@ class Learner:
     def restore(self, state: dict[str, Any], meta: dict[str, int]) -> None:
         """Take over a stored state."""
         if self.per_seed:
+            check_about(meta)
+            if (np.asarray(state["data"].filled) != meta["filled"]).any():
+                raise GussError(
+                    f"meta.learner.filled is {meta['filled']}, but the data have {state['data'].filled} rows"
+                )
             self.models, self.data = state["models"], state["data"]
             self.fits, self._filled = meta["fits"], meta["filled"]
 
@@ -171,6 +177,15 @@ class Learner:
             return None
         parts = [self._padded(x) for x in batch[:4]]
         return np.asarray(_horizon_r2_all(self.models, *parts, self.settings.horizon))
+
+
+def check_about(meta: dict[str, int]) -> None:
+    """Refuse numbers about a stored state that no `Learner.meta` has written."""
+    names = ("fits", "filled", "capacity")
+    if not all(meta.get(name, -1) >= 0 for name in names) or meta["filled"] > meta["capacity"]:
+        raise GussError(
+            f"meta.learner must have {', '.join(names)}, with filled ≤ capacity and none below 0; got {meta}"
+        )
 
 
 def diverged(report: FitReport) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -12,26 +13,33 @@ from guss.errors import GussError, UnknownNameError
 from guss.models import MODELS
 from guss.models.fitting import FitSettings
 from guss.models.learned import ModelSettings
-from guss.planners import PLANNERS, as_settings
+from guss.planners import PLANNERS, check_plan_size, checked_settings
 from guss.task import LEARNABLE, Task
+from guss.validation import build, check_fields, checked, convert, types_of
 
 T = TypeVar("T", bound="AgentSettings")
-PRESET_KEYS = (
-    "env",
-    "episodes",
-    "target",
-    "horizon",
-    "budget",
-    "initial_episodes",
-    "explore",
-    "planning_margin",
-    "learned",
-    "hard",
-    "unknown_unsafe",
-)
+PRESET: dict[str, Any] = {
+    "env": str,
+    "episodes": int,
+    "target": float,
+    "horizon": int,
+    "budget": int,
+    "initial_episodes": int,
+    "explore": str,
+    "planning_margin": float | dict[str, float],
+    "learned": tuple[str, ...],
+    "hard": tuple[str, ...],
+    "unknown_unsafe": bool,
+    "model": dict[str, Any],
+    "fit": dict[str, Any],
+    "planners": dict[str, dict[str, Any]],
+    "baselines": dict[str, dict[str, Any]],
+}
+"""What a preset may hold."""
+PRESET_TABLES = ("model", "fit", "planners", "baselines")
+PRESET_KEYS = tuple(name for name in PRESET if name not in PRESET_TABLES)
 UNKNOWN_EPISODES = 3
 """Random episodes at the start where reward and cost are not known: what is safe must have been met, too."""
-PRESET_TABLES = ("model", "fit", "planners", "baselines")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +74,18 @@ class AgentSettings:
     """Whether predicted states far from all training data count as unsafe."""
 
     def __post_init__(self) -> None:
-        MODELS[self.model]  # unknown names are told here
+        check_fields(self, "settings")
+        MODELS[self.model]  # raises on unknown names
         self.check_method()
+        for name, unit in (("horizon", "step"), ("budget", "plan")):
+            if getattr(self, name) < 1:
+                raise GussError(f"the {name} must be at least 1 {unit}, got {getattr(self, name)}")
+        particles = 1 if self.net.deterministic else self.net.particles
+        check_plan_size(self.horizon, self.budget, particles * self.net.ensemble)
+        margins = self.planning_margin if isinstance(self.planning_margin, dict) else {"": self.planning_margin}
+        for name, margin in margins.items():
+            if margin < 0.0:
+                raise GussError(f"a planning_margin is 0 or more, got {margin}{f' for {name!r}' if name else ''}")
         if self.initial_episodes < 0:
             raise GussError(f"initial_episodes must not be negative, got {self.initial_episodes}")
         if self.explore not in EXPLORE:
@@ -77,8 +95,8 @@ class AgentSettings:
                 raise UnknownNameError("thing to learn:", name, LEARNABLE)
 
     def check_method(self) -> None:
-        """An unknown method is told."""
-        PLANNERS[self.method]
+        """Raise on an unknown method, or on settings that it does not have."""
+        checked_settings("planner", self.method, PLANNERS[self.method].item, self.planner)
 
     @property
     def plans(self) -> bool:
@@ -124,48 +142,68 @@ class AgentSettings:
         return plain
 
 
+def checked_preset(preset: Any) -> dict[str, Any]:
+    """A preset (the tables of a TOML file) with the types it must have; whatever else it holds raises GussError."""
+    if not isinstance(preset, Mapping):
+        raise GussError(f"a preset is a table of settings, got {type(preset).__name__}")
+    for name in preset:
+        if name not in PRESET:
+            raise UnknownNameError("entry of the preset", str(name), PRESET)
+    found = checked(PRESET, preset, "preset")
+    for name in found.get("planners", {}):
+        PLANNERS[name]  # raises on unknown names
+    return found
+
+
 def settings_from(
     cls: type[T],
-    preset: dict[str, Any],
+    preset: Any,
     method: str,
     *,
-    planner: dict[str, Any] | None = None,
-    net: dict[str, Any] | None = None,
-    fit: dict[str, Any] | None = None,
+    planner: Any = None,
+    net: Any = None,
+    fit: Any = None,
     **overrides: Any,
 ) -> T:
     """Settings of a method from a preset (the tables of a TOML file); what is given and not None overrides it."""
-    known = (*PRESET_KEYS, *PRESET_TABLES)
-    for name in preset:
-        if name not in known:
-            raise UnknownNameError("entry of the preset", name, known)
-    model = dict(preset.get("model", {}))
-    names = {f.name for f in dataclasses.fields(cls)}
-    values: dict[str, Any] = {name: preset[name] for name in PRESET_KEYS if name in preset and name in names}
-    values |= {name: tuple(values[name]) for name in ("learned", "hard") if name in values}
-    own = dict(preset.get("planners", {}).get(method, {}) | preset.get("baselines", {}).get(method, {}))
-    model |= own.pop("model", {})  # a method's own come first
+    preset = checked_preset(preset)
+    names = types_of(cls)
+    for name in overrides:
+        if name not in names:
+            raise UnknownNameError("setting", name, names)
+    values = {name: preset[name] for name in PRESET_KEYS if name in preset and name in names}
+    own = _method_table(preset, method)
+    model = preset.get("model", {}) | own.pop("model", {})  # a method's own come first
     schooling = preset.get("fit", {}) | own.pop("fit", {})
     values |= {"model": model.pop("name")} if "name" in model else {}
     mine = ("horizon", "budget", "episodes", "initial_episodes", "explore", "planning_margin", "unknown_unsafe")
     values |= {name: own.pop(name) for name in mine if name in own}
     values |= {name: value for name, value in overrides.items() if value is not None}
-    return cls(
-        method=method,
-        planner=own | (planner or {}),
-        net=as_settings("the model", ModelSettings, model | (net or {})),
-        fit=as_settings("fit", FitSettings, schooling | (fit or {})),
-        **values,
-    )
+    values |= {
+        "method": method,
+        "planner": own | _table(planner, "planner"),
+        "net": build(ModelSettings, model | _table(net, "net"), "model"),
+        "fit": build(FitSettings, schooling | _table(fit, "fit"), "fit"),
+    }
+    return build(cls, values, "settings")
 
 
-def settings_from_json(cls: type[T], values: dict[str, Any]) -> T:
+def _table(values: Any, what: str) -> dict[str, Any]:
+    """What is given as a dict of settings; None: nothing."""
+    return {} if values is None else convert(values, dict[str, Any], what)
+
+
+def _method_table(preset: dict[str, Any], method: str) -> dict[str, Any]:
+    """What a preset says of one method, its `model` and `fit` as tables."""
+    own: dict[str, Any] = {}
+    for kind in ("planners", "baselines"):
+        own |= preset.get(kind, {}).get(method, {})
+        for name in ("model", "fit"):
+            if name in own:
+                own[name] = _table(own[name], f"preset.{kind}.{method}.{name}")
+    return own
+
+
+def settings_from_json(cls: type[T], values: Any) -> T:
     """Settings as they were stored by `to_json`."""
-    names = {f.name for f in dataclasses.fields(cls)}
-    for name in values:
-        if name not in names:
-            raise UnknownNameError("stored setting", name, names)
-    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    plain["net"] = as_settings("the model", ModelSettings, values.get("net", {}))  # not stored where there is none
-    plain["fit"] = as_settings("fit", FitSettings, values.get("fit", {}))
-    return cls(**plain)
+    return build(cls, values, "settings")

@@ -12,18 +12,53 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from guss import checkpoint
 from guss.agent.history import Episode
-from guss.agent.settings import AgentSettings, settings_from_json
+from guss.agent.learner import check_about
+from guss.agent.settings import AgentSettings
+from guss.checkpoint import Stored
 from guss.errors import GussError, GussWarning
 from guss.models.judging import FitReport
 from guss.models.outcomes import OutcomeReport
 from guss.task import END, Task
 from guss.types import Actions, ContinuousActions
+from guss.validation import checked, received
 
 if TYPE_CHECKING:
     from guss.agent.agent import Agent
-    from guss.checkpoint import Stored
 
+SIGNATURE = {
+    "observation size": int,
+    "actions": dict[str, Any],
+    "constraints": tuple[str, ...],
+    "learned outcomes": tuple[str, ...],
+}
+ACTIONS = {
+    "kind": str,
+    "low": tuple[float, ...],
+    "high": tuple[float, ...],
+    "num_values": tuple[int, ...],
+    "start": tuple[int, ...] | None,
+    "scalar": bool,
+    "ordered": bool,
+}
+STATE_META: dict[str, Any] = {"learner": dict[str, int], "system": dict[str, Any], "actions": str | None}
+"""What every stored state has in its `meta`; older ones have no `system`."""
+AGENT_META = STATE_META | {
+    "seed": int,
+    "settings": AgentSettings,
+    "history": tuple[Episode, ...],
+    "fitted_rows": int,
+    "constraints": dict[str, dict[str, Any]],
+}
+RUN_META = STATE_META | {
+    "done": int,
+    "over": bool,
+    "steps": tuple[int, ...],
+    "config": dict[str, Any],
+    "records": dict[str, Any],
+    "diverged": tuple[int, ...],
+}
 TOLERANCE = 1e-5
 """Relative difference up to which action bounds are the same, as after a cast to float32."""
 
@@ -47,15 +82,31 @@ def about_agent(agent: Agent) -> dict[str, Any]:
 
 
 def stored_agent(cls: type[Agent], stored: Stored, system: Any, **how: Any) -> Agent:
-    """The agent that was stored, for this system."""
+    """The agent that `load_agent` read, for this system."""
     meta = stored.meta
-    settings = settings_from_json(AgentSettings, meta["settings"])
-    agent = cls(system, **how, seed=meta["seed"], preset={}, **settings.arguments())
+    agent = cls(system, **how, seed=meta["seed"], preset={}, **meta["settings"].arguments())
     for name, parameters in meta.get("constraints", {}).items():
         agent.set_constraint(name, **parameters)
-    history = [Episode(**episode) for episode in meta["history"]]
-    agent.restore(stored, history, report_from(meta["report"]), meta["fitted_rows"])
+    agent.restore(stored, list(meta["history"]), report_from(meta["report"], ()), meta["fitted_rows"])
     return agent
+
+
+def load_agent(path: Path) -> Stored:
+    """What `Agent.save` wrote."""
+    required = ("seed", "settings", "history", "learner", "fitted_rows", "report")
+    stored = checkpoint.load(path, "agent").checked(AGENT_META, required)
+    check_learner(stored, 1)
+    report_from(stored.meta["report"], ())
+    return stored
+
+
+def check_learner(stored: Stored, seeds: int) -> None:
+    """What `meta` says of stored data must fit the arrays, before buffers of that size are made."""
+    about = stored.meta["learner"]
+    check_about(about)
+    use = stored.arrays.get("['data'].use", np.zeros((seeds, 0)))
+    if use.shape != (seeds, about["capacity"]):
+        raise GussError(f"{stored.path}: meta.learner must fit the stored data of shape {list(use.shape)}, got {about}")
 
 
 def signature(planned: Task) -> dict[str, Any]:
@@ -74,7 +125,8 @@ def check_signature(what: str, stored: dict[str, Any], planned: Task) -> None:
     different = [name for name in stored if not _alike(stored[name], mine.get(name))]
     if different:
         each = [
-            f"{name} {_in_words(stored[name])}, task {planned.name!r} has {_in_words(mine[name])}" for name in different
+            f"{name} {_in_words(stored[name])}, task {planned.name!r} has {_in_words(mine.get(name))}"
+            for name in different
         ]
         raise GussError(f"{what} was learned with other spaces or constraints than this system's: {'; '.join(each)}")
 
@@ -93,11 +145,22 @@ def with_stored_end(task: Task, stored: dict[str, Any], path: Path) -> Task:
     return task.replace(learns_end=knows) if bool(task.learns_end) != knows else task
 
 
-def stored_signature(meta: dict[str, Any]) -> dict[str, Any]:
+def stored_signature(stored: Stored) -> dict[str, Any]:
     """The signature in a checkpoint's `meta`; older agents have only their actions, older runs nothing."""
-    if "system" in meta:
-        return dict(meta["system"])
-    return {"actions": _read_actions(meta["actions"])} if meta.get("actions") else {}
+    meta, what = stored.meta, f"{stored.path}: meta.system"
+    if "system" not in meta:
+        return {"actions": _read_actions(meta["actions"], stored.path)} if meta.get("actions") else {}
+    found = checked(SIGNATURE, meta["system"], what)
+    if "actions" in found:
+        found["actions"] = checked(ACTIONS, found["actions"], f"{what}.actions")
+    return _as_lists(found)
+
+
+def _as_lists(part: Any) -> Any:
+    """Tuples as JSON has them."""
+    if isinstance(part, dict):
+        return {name: _as_lists(value) for name, value in part.items()}
+    return list(part) if isinstance(part, tuple) else part
 
 
 def _plain_actions(actions: Actions) -> dict[str, Any]:
@@ -109,14 +172,17 @@ def _plain_actions(actions: Actions) -> dict[str, Any]:
     }
 
 
-def _read_actions(text: str) -> dict[str, Any]:
+def _read_actions(text: str, path: Path) -> dict[str, Any]:
     """Actions from their repr."""
-    call = ast.parse(re.sub(r"np\.\w+\(([^()]*)\)", r"\1", text), mode="eval").body
-    assert isinstance(call, ast.Call)
-    assert isinstance(call.func, ast.Name)
-    values = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    return {"kind": "continuous" if call.func.id == "ContinuousActions" else "discrete"} | plain
+    try:
+        call = ast.parse(re.sub(r"np\.\w+\(([^()]*)\)", r"\1", text), mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise ValueError("it is no call")
+        values = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
+        raise GussError(f"{path}: meta.actions is not a description of actions: {error}") from error
+    kind = {"kind": "continuous" if call.func.id == "ContinuousActions" else "discrete"}
+    return _as_lists(checked(ACTIONS, kind | values, f"{path}: meta.actions"))
 
 
 def _alike(a: Any, b: Any) -> bool:
@@ -129,7 +195,7 @@ def _alike(a: Any, b: Any) -> bool:
 
 def _in_words(part: Any) -> str:
     if isinstance(part, dict):
-        return f"{part['kind']} ({', '.join(f'{name} {value}' for name, value in part.items() if name != 'kind')})"
+        return f"{part.get('kind')} ({', '.join(f'{name} {value}' for name, value in part.items() if name != 'kind')})"
     return (", ".join(part) or "none") if isinstance(part, list) else str(part)
 
 
@@ -141,11 +207,17 @@ def report_numbers(report: FitReport | None) -> list[Any] | None:
     return [np.asarray(x, float).tolist() for x in jax.tree.leaves(report)] or None
 
 
-def report_from(values: list[Any] | None) -> FitReport | None:
-    """A report as `report_numbers` wrote it: its own numbers, then those of learned outcomes."""
+def report_from(values: Any, lead: tuple[int, ...]) -> FitReport | None:
+    """A report as `report_numbers` wrote it: its own numbers, then those of learned outcomes; `lead`: first axes."""
     if values is None:
         return None
-    count = len(FitReport._fields) - 1
-    own: Any = [np.asarray(x) for x in values]
+    count, more = len(FitReport._fields) - 1, len(OutcomeReport._fields)
+    try:
+        own: Any = [np.asarray(x, float) for x in values]
+    except (TypeError, ValueError) as error:
+        raise GussError(f"a stored report must be lists of numbers, got {received(values)}") from error
+    fits = [x.shape[: len(lead)] == lead and x.ndim <= len(lead) + 1 for x in own]
+    if len(own) not in (count, count + more) or not all(fits):
+        raise GussError(f"a stored report must be {count} or {count + more} numbers or lists, got {received(values)}")
     parts = [*own[:count], OutcomeReport(*own[count:]) if own[count:] else None]
     return FitReport(*parts)

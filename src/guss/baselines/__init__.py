@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from guss.planners import checked_settings, settings_of
+from guss.planners import checked_settings
 from guss.registry import Registry
 from guss.task import Task
 
@@ -33,4 +33,4 @@ register_baseline = BASELINES.register
 def make_baseline(name: str, task: Task, settings: dict[str, Any], **fields: Any) -> Baseline:
     """The baseline of that name for a task, with its own settings, and the fields that a run gives it."""
     cls = BASELINES[name].item
-    return cls(task, **fields, **checked_settings(f"baseline {name!r}", cls, settings_of(cls), settings))
+    return cls(task, **fields, **checked_settings("baseline", name, cls, settings))

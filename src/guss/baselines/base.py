@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -12,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree, Shaped
 
 from guss.errors import GussError
+from guss.limits import MAX_BATCH, MAX_WEIGHTS
 from guss.task import Task
 
 
@@ -67,6 +70,9 @@ class Baseline(eqx.Module):
                 f"ppo-lagrangian and cpo take both"
             )
 
+        for name in ("hidden", "batch"):
+            check_size(f"{type(self).name}: {name}", getattr(self, name, 1))
+
     name: ClassVar[str]
 
     @property
@@ -95,6 +101,33 @@ class Baseline(eqx.Module):
     ) -> tuple[PyTree, dict[str, Any]]:
         """`update` for every seed; `episode` is the number of the first of them."""
         return _update_all(self, states, seen, keys)
+
+
+def check_size(what: str, value: int | tuple[int, ...]) -> None:
+    """Refuse layers and batches without any units, or with more than memory is meant for."""
+    layers = value if isinstance(value, tuple) else (value,)
+    if min(layers, default=1) < 1:
+        raise GussError(f"{what} must be at least 1, got {list(value) if isinstance(value, tuple) else value}")
+    if isinstance(value, tuple):
+        MAX_WEIGHTS.check(what, sum(a * b for a, b in pairwise((1, *value, 1))))
+    else:
+        MAX_BATCH.check(what, value)
+
+
+def check_ranges(method: Baseline, **ranges: tuple[float, float]) -> None:
+    """Refuse settings beyond their range; the ends are allowed."""
+    for name, (low, high) in ranges.items():
+        value = getattr(method, name)
+        if not low <= value <= high:
+            wanted = f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
+            raise GussError(f"{type(method).name}: {name} must be {wanted}, got {value}")
+
+
+def check_positive(method: Baseline, *names: str) -> None:
+    """Refuse settings that are not more than 0."""
+    for name in names:
+        if not getattr(method, name) > 0.0:
+            raise GussError(f"{type(method).name}: {name} must be more than 0, got {getattr(method, name)}")
 
 
 @jax.jit

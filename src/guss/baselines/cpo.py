@@ -15,6 +15,7 @@ Deviations from Safety Gym's starter agents: what is said in on_policy.py. As th
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -23,10 +24,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from guss.baselines import register_baseline
-from guss.baselines.base import Experience
+from guss.baselines.base import Experience, check_ranges
 from guss.baselines.nets import Net, Policy, adam_step
 from guss.baselines.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, episode_cost, mean_of
 from guss.baselines.trust_region import Product, Vector, backtrack, cpo_step, trpo_step
+from guss.errors import GussError
 from guss.types import setting
 
 
@@ -39,6 +41,11 @@ class Trpo(OnPolicy):
     damping: float = setting(0.1, "Of the identity, added to the Fisher matrix.")
     shrink: float = setting(0.8, "By how much a step that is not accepted is shortened.")
     tries: int = setting(10, "How often.")
+
+    def __check_init__(self) -> None:
+        check_ranges(self, cg_steps=(1, math.inf), tries=(1, math.inf), damping=(0.0, math.inf))
+        if not 0.0 < self.shrink < 1.0:
+            raise GussError(f"{self.name}: shrink must be in (0, 1), got {self.shrink}")
 
     def update(self, state: OnPolicyState, seen: Experience, key: PRNGKeyArray) -> tuple[OnPolicyState, dict[str, Any]]:
         """One iteration: a step of the policy, then the value functions learn."""

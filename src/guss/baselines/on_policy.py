@@ -8,6 +8,7 @@ from mini-batches.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -15,9 +16,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
 
-from guss.baselines.base import Baseline, Experience
+from guss.baselines.base import Baseline, Experience, check_positive, check_ranges
 from guss.baselines.nets import Net, Policy, Running, apply_net, make_net
-from guss.errors import GussError
 from guss.types import setting
 
 REWARD, COST = 0, 1
@@ -102,15 +102,10 @@ class OnPolicy(Baseline):
     normalise: bool = setting(True, "Standardise observations by what was seen so far.")
 
     def __check_init__(self) -> None:
-        for name in ("num_envs", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise GussError(f"{self.name}: {name} must be at least 1, got {getattr(self, name)}")
-        for name in ("target_kl", "value_rate"):
-            if not getattr(self, name) > 0.0:
-                raise GussError(f"{self.name}: {name} must be more than 0, got {getattr(self, name)}")
-        for name in ("gamma", "lam"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise GussError(f"{self.name}: {name} must be between 0 and 1, got {getattr(self, name)}")
+        most = 10_000  # episodes at once, and passes over them: all are in memory
+        check_ranges(self, num_envs=(1, most), epochs=(1, most), batch=(1, math.inf), gamma=(0.0, 1.0), lam=(0.0, 1.0))
+        check_ranges(self, first_log_std=(-20.0, 5.0))
+        check_positive(self, "target_kl", "value_rate")
 
     @property
     def at_once(self) -> int:
@@ -215,6 +210,9 @@ class Constrained(OnPolicy):
 
     safe = True
     cost_limit: float = setting(25.0, "Unsafe steps allowed per 1,000, on average.")
+
+    def __check_init__(self) -> None:
+        check_ranges(self, cost_limit=(0.0, math.inf))
 
     @property
     def limit(self) -> float:

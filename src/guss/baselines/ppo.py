@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from guss.baselines import register_baseline
-from guss.baselines.base import Experience
+from guss.baselines.base import Experience, check_positive
 from guss.baselines.nets import Net, Policy, adam_step
 from guss.baselines.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, episode_cost, mean_of
 from guss.types import setting
@@ -48,6 +48,9 @@ class Ppo(OnPolicy):
     name = "ppo"
     clip: float = setting(0.2, "ε: how far a likelihood ratio may be from 1 and still count.")
     policy_rate: float = setting(3e-4, "Learning rate of the policy.")
+
+    def __check_init__(self) -> None:
+        check_positive(self, "clip", "policy_rate")
 
     def price(self, state: OnPolicyState) -> Float[Array, ""]:
         """λ, what a unit of cost counts in units of reward."""
@@ -128,6 +131,9 @@ class PpoLagrangian(Ppo, Constrained):
     name = "ppo-lagrangian"
     price_rate: float = setting(0.05, "Learning rate of the price, before softplus.")
     first_price: float = setting(1.0, "λ at the start.")
+
+    def __check_init__(self) -> None:
+        check_positive(self, "price_rate", "first_price")
 
     def init(self, key: PRNGKeyArray) -> OnPolicyState:
         """As PPO's, with the first price."""

@@ -18,12 +18,13 @@ import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from guss.baselines import register_baseline
-from guss.baselines.base import Baseline, Experience
+from guss.baselines.base import Baseline, Experience, check_positive
 from guss.baselines.nets import LOG_2PI, Net, Running, adam_step, apply_net, make_net
 from guss.errors import GussError
-from guss.models.fitting import Data, append, empty_data
+from guss.models.fitting import Data, append, check_buffer, empty_data
 from guss.models.mdn import encoded
 from guss.types import ContinuousActions, setting
+from guss.validation import MAX_INT
 
 LOG_STD = (-5.0, 2.0)
 LOG_2 = 0.6931471805599453
@@ -115,10 +116,10 @@ class Sac(Baseline):
     updates: float = setting(1.0, "Updates for every step.")
 
     def __check_init__(self) -> None:
-        if self.batch < 1 or not self.updates > 0.0:
-            raise GussError(
-                f"{self.name}: batch must be at least 1 and updates more than 0, got {self.batch} and {self.updates}"
-            )
+        check_positive(self, "rate", "updates")
+        if self.updates * self.task.episode_length > MAX_INT:
+            raise GussError(f"{self.name}: an episode has at most {MAX_INT} updates, got {self.updates} for every step")
+        check_buffer(f"{self.name}: its episodes", self.task, self.capacity)
         if not 0.0 < self.gamma < 1.0 or not 0.0 < self.tau <= 1.0:
             raise GussError(f"{self.name}: gamma in (0, 1) and tau in (0, 1], got {self.gamma} and {self.tau}")
 

@@ -16,6 +16,7 @@ older ones. A branch keeps to one member of the ensemble. Whole episodes, and un
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,10 +25,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from guss.baselines import register_baseline
-from guss.baselines.base import Experience, for_all_seeds
+from guss.baselines.base import Experience, check_ranges, for_all_seeds
 from guss.baselines.nets import Running
 from guss.baselines.sac import Batch, Learned, Rewards, Sac, SacState, drawn
 from guss.errors import GussError
+from guss.limits import MAX_PLAN_STEPS
 from guss.models.fitting import Data, FitSettings
 from guss.models.judging import FitReport
 from guss.models.learned import Learned as LearnedModel
@@ -74,9 +76,9 @@ class SafeMbpo(Sac):
     real_share: float = setting(0.1, "Share of a batch that the system itself went through.")
 
     def __check_init__(self) -> None:
-        for name in ("horizon", "branches", "updates_per_round"):
-            if getattr(self, name) < 1:
-                raise GussError(f"{self.name}: {name} must be at least 1, got {getattr(self, name)}")
+        check_ranges(self, horizon=(1, math.inf), branches=(1, math.inf), updates_per_round=(1, math.inf))
+        what = f"{self.name} with {self.branches} branches of {self.horizon} steps"
+        MAX_PLAN_STEPS.check(what, self.horizon * self.branches)
         if not 0.0 <= self.real_share < 1.0:
             raise GussError(f"{self.name}: real_share must be in [0, 1), got {self.real_share}")
 

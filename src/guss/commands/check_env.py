@@ -46,7 +46,11 @@ class CheckEnv:
             raise GussError(f"look at least at 1 transition, got --steps {self.steps}")
         from guss.agent.checking import check_env
         from guss.envs.adapting import as_maker, find_env
+        from guss.validation import check_seconds, check_seed, convert
 
+        check_seed(self.seed, "--seed")
+        check_seconds(self.step_timeout, "--step-timeout")
+        convert(self.steps, int, "--steps")
         spec = find_env(self.env, episode_length=self.episode_length, without_cost=self.without_cost)
         task = spec.make_task().with_end()
         if spec.make_env is None and not spec.gym_id:

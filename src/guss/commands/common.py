@@ -66,7 +66,7 @@ def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
             raise GussError(f"a setting is written name=value, got {word!r}")
         try:
             settings[name] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # not JSON, too many digits, nested too deep
             settings[name] = value
     return settings
 

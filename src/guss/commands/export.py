@@ -34,7 +34,8 @@ class Export:
         from guss.agent.traces import join, read_trace, write_trace
         from guss.errors import UnknownNameError
         from guss.runs.facts import read_stored
-        from guss.runs.records import read_lines, trace_path
+        from guss.runs.integrity import episode_rows
+        from guss.runs.records import trace_path
 
         if self.out.exists() and not self.overwrite:
             raise GussError(f"{self.out} is there already; --overwrite replaces it")
@@ -42,7 +43,7 @@ class Export:
         for seed in self.seeds:
             if seed not in known:
                 raise UnknownNameError("seed of the run", str(seed), [str(s) for s in known])
-        rows = read_lines(self.run_folder / "episodes.jsonl")
+        rows = episode_rows(self.run_folder)
         chosen = sorted({(row["seed"], row["episode"]) for row in rows if row["seed"] in (self.seeds or known)})
         if not chosen:
             raise GussError(f"{self.run_folder} has no finished episode yet")

@@ -100,6 +100,7 @@ class Fit:
         from guss.agent.traces import read_traces
         from guss.loading import find_preset, load_preset
         from guss.runs.modelling import log_of_files, log_of_run, task_of
+        from guss.validation import check_seed
 
         if len(self.data) == 1 and (self.data[0] / "config.json").is_file():
             own = {name: getattr(self, name) for name in ("env", "preset", "model", "net", "fit", "horizon", "columns")}
@@ -109,6 +110,7 @@ class Fit:
                     f"or name its traces: --data {self.data[0]}/traces"
                 )
             return log_of_run(self.data[0])
+        check_seed(self.seed, "--seed")
         trace = read_traces(self.data, parse_columns(self.columns))
         names = (trace.obs_names, trace.action_names)
         task = task_of(trace) if self.env is None else with_names(find_task(self.env), *names)

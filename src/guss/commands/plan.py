@@ -45,7 +45,9 @@ class Plan:
         from guss.models.oracle import Oracle
         from guss.planners import make_planner
         from guss.planners.engine import plan
+        from guss.validation import check_seed
 
+        check_seed(self.seed, "--seed")
         planner = make_planner(self.method, task, horizon=self.horizon, budget=self.budget, **parse_settings(self.set))
         key_reset, key_plan = jax.random.split(jax.random.key(self.seed))
         if self.obs is None and task.reset is None:

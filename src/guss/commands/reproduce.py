@@ -66,6 +66,7 @@ class Toy:
         from guss.envs.toy import PAPER_LAYOUT, ToyLayout
         from guss.loading import load_preset
         from guss.reports.toy import write_report
+        from guss.runs.config import seeds_from
         from guss.runs.provenance import provenance
         from guss.runs.toy import ToyConfig, is_finished, run_toy
 
@@ -73,14 +74,10 @@ class Toy:
         preset = experiment["paper"] | (experiment[self.preset] if self.preset != "paper" else {})
         chosen = {name: getattr(self, name) for name in preset if getattr(self, name) is not None}
         values = preset | chosen
-        if values["seeds"] < 1 or self.seed < 0:
-            raise GussError(
-                f"there must be at least 1 seed, from 0 up, got --seeds {values['seeds']} --seed {self.seed}"
-            )
         methods = _names(values["methods"])
         config = ToyConfig(
             methods=methods,
-            seeds=tuple(range(self.seed, self.seed + values["seeds"])),
+            seeds=seeds_from(self.seed, values["seeds"]),
             steps=values["steps"],
             horizon=values["horizon"],
             budget=values["budget"],

@@ -28,6 +28,7 @@ from guss.spaces import named
 from guss.task import Task
 from guss.types import Actions, ContinuousActions, DiscreteActions, Observations
 from guss.usercode import check_user_code
+from guss.validation import convert
 
 PATIENCE = 60.0
 """Seconds that the first reset and the first step of an environment may take."""
@@ -286,6 +287,7 @@ def find_env(name: str, *, episode_length: int | None = None, without_cost: bool
     The function returns a Gymnasium environment, a pair (environment, Task) where reward and cost are known, or a Task
     with `step` and `reset`, whose episodes are then compiled.
     """
+    convert(name, str, "the environment's name")
     ours = {entry.item.gym_id: entry.item for entry in ENVS} | {entry.name: entry.item for entry in ENVS}
     if name not in ours:
         check_user_code(f"the environment {name!r}")

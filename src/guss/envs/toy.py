@@ -5,7 +5,6 @@ The paper's figure of the world is lost; `PAPER_LAYOUT` reproduces every claim o
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,10 @@ from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec, StateMap, View
 from guss.envs.drawing import Shape, paint
 from guss.errors import GussError, UnknownNameError
+from guss.loading import read_toml
 from guss.task import Grid, Task
 from guss.types import DiscreteActions, Observations, Rollout
+from guss.validation import build, check_fields
 
 EPISODE_LENGTH = 100
 CELLS = (50, 50)
@@ -43,7 +44,8 @@ class ToyLayout:
     """Rectangles (x from, x to, y from, y to), edges included."""
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.size) and self.size > 0):
+        check_fields(self, "toy layout")
+        if not self.size > 0:
             raise GussError(f"toy layout: size must be a positive number, got {self.size}")
         for name in ("start", "goal"):
             point = np.asarray(getattr(self, name), float)
@@ -64,25 +66,12 @@ class ToyLayout:
     @classmethod
     def from_toml(cls, path: str | Path) -> ToyLayout:
         """Read a layout from a TOML file with the names of this class; what is left out is as in the paper."""
-        try:
-            data = tomllib.loads(Path(path).read_text())
-        except OSError as error:
-            raise GussError(f"cannot read the toy layout {str(path)!r}: {error.strerror}") from error
-        except tomllib.TOMLDecodeError as error:
-            raise GussError(f"the toy layout {str(path)!r} is not TOML: {error}") from error
+        data = read_toml(path, "toy layout")
         names = [f.name for f in fields(cls)]
         for name in data:
             if name not in names:
                 raise UnknownNameError("entry of a toy layout", name, names)
-        try:
-            points = {k: tuple(float(x) for x in data[k]) for k in ("start", "goal") if k in data}
-            areas = (
-                {"unsafe": tuple(tuple(float(x) for x in box) for box in data["unsafe"])} if "unsafe" in data else {}
-            )
-            numbers = {k: float(data[k]) for k in ("size", "goal_radius") if k in data}
-        except (TypeError, ValueError) as error:
-            raise GussError(f"the toy layout {str(path)!r} holds something that is not a number: {error}") from error
-        return cls(**numbers, **points, **areas)  # type: ignore[arg-type]
+        return build(cls, data, "toy layout")
 
     def to_dict(self) -> dict[str, Any]:
         """The layout as plain data."""

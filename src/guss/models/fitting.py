@@ -5,6 +5,7 @@ Data live in buffers of fixed size with a count of filled rows, so a growing dat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from guss.errors import GussError, UnknownNameError
+from guss.limits import MAX_BATCH, MAX_BUFFER
 from guss.models.judging import FitReport, judge
 from guss.models.mdn import (
     Mixture,
@@ -26,6 +28,8 @@ from guss.models.mdn import (
     mixture_variance,
 )
 from guss.models.scaling import Scaling
+from guss.task import Task
+from guss.validation import check_fields
 
 LOSSES = ("nll", "beta_nll", "mse")
 BLOCK = 256  # rows judged at once
@@ -77,6 +81,7 @@ class FitSettings:
     than this many times the usual distance between training states."""
 
     def __post_init__(self) -> None:
+        check_fields(self, "fit")
         if self.loss not in LOSSES:
             raise UnknownNameError("loss", self.loss, LOSSES)
         for name in ("epochs", "batch", "patience"):
@@ -85,6 +90,9 @@ class FitSettings:
         for name in ("cost_blur", "reward_margin"):
             if not getattr(self, name) >= 0.0:
                 raise GussError(f"{name} must not be negative, got {getattr(self, name)}")
+        MAX_BATCH.check(f"fit.batch = {self.batch}", self.batch)
+        if self.beta < 0.0:
+            raise GussError(f"beta must not be negative, got {self.beta}")
         if not self.reach > 0.0:
             raise GussError(f"reach must be more than 0, got {self.reach}")
         if not 0.0 < self.validation < 1.0 or not self.learning_rate > 0.0 or min(self.max_steps, self.warm_steps) < 0:
@@ -106,6 +114,12 @@ def empty_data(
         filled=jnp.zeros((), jnp.int32),
         told=jnp.zeros((capacity, num_told)) if num_told else None,
     )
+
+
+def check_buffer(what: str, task: Task, rows: int) -> None:
+    """Refuse more transitions of a task than memory is meant for."""
+    numbers = 2 * task.observations.size + math.prod(task.actions.shape) + len(task.constraints) + 2
+    MAX_BUFFER.check(f"{what} ({rows} transitions of task {task.name!r})", 4 * rows * numbers)
 
 
 def append(data: Data, more: Data) -> Data:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray
 
+from guss.errors import GussError
 from guss.models import MODELS
 from guss.models.egocentric import Egocentric, make_own_net
 from guss.models.ensemble import Ensemble, fit_ensemble, make_ensemble
@@ -45,6 +46,16 @@ class ModelSettings(NetSettings):
     """Nets of the ensemble; 1: no ensemble."""
     propagation: Literal["member", "resampled"] = "member"
     """A particle stays with one member, or meets one drawn anew at every step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ensemble < 1:
+            raise GussError(f"an ensemble has at least 1 member, got {self.ensemble}")
+
+    @property
+    def num_weights(self) -> int:
+        """Weights of all members."""
+        return max(self.ensemble, 1) * super().num_weights
 
 
 def make_model(name: str, task: Task, key: PRNGKeyArray, settings: ModelSettings) -> Learned:

@@ -18,10 +18,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from guss.errors import GussError
+from guss.limits import MAX_WEIGHTS
 from guss.models import register_model
 from guss.models.scaling import Scaling
 from guss.task import Task
 from guss.types import Actions, ContinuousActions, Model
+from guss.validation import check_fields, received
 
 
 def silu(x: Array) -> Array:
@@ -330,12 +332,17 @@ class NetSettings:
     """Samples per plan, if not deterministic."""
 
     def __post_init__(self) -> None:
+        check_fields(self, "model")
         if not self.hidden or min(self.hidden) < 1:
             raise GussError(f"a model needs hidden layers of at least 1 unit, got {self.hidden}")
         if self.components < 1 or self.particles < 1:
             raise GussError(f"components and particles must be at least 1, got {self.components} and {self.particles}")
-        if self.activation not in ACTIVATIONS:
-            raise GussError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {self.activation!r}")
+        MAX_WEIGHTS.check(f"a model with hidden layers of {received(list(self.hidden))} units", self.num_weights)
+
+    @property
+    def num_weights(self) -> int:
+        """Weights of a net for one number in and out: a lower bound of what it has."""
+        return sum(a * b for a, b in pairwise((1, *self.hidden, self.components)))
 
 
 def make_net(task: Task, key: PRNGKeyArray, *, autoregressive: bool, **settings: Any) -> MixtureNet:

@@ -6,14 +6,13 @@ Write your own: subclass `guss.Planner`, decorate it with `@register_planner("my
 from __future__ import annotations
 
 import dataclasses
-import typing
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
-from guss.errors import GussError, UnknownNameError
+from guss.limits import MAX_PLAN_STEPS
 from guss.registry import Registry
 from guss.task import Task
 from guss.types import Planner
+from guss.validation import checked, convert, types_of
 
 PLANNERS: Registry[type[Planner]] = Registry(
     "planner",
@@ -24,7 +23,6 @@ PLANNERS: Registry[type[Planner]] = Registry(
     ),
 )
 register_planner = PLANNERS.register
-T = TypeVar("T")
 
 
 def settings_of(planner: type[Any]) -> dict[str, dataclasses.Field[Any]]:
@@ -35,37 +33,20 @@ def settings_of(planner: type[Any]) -> dict[str, dataclasses.Field[Any]]:
 def make_planner(name: str, task: Task, *, horizon: int, budget: int, **settings: Any) -> Planner:
     """The planner of that name for a task: `horizon` H steps, `budget` M evaluated plans, and its own settings."""
     cls = PLANNERS[name].item
-    checked = checked_settings(f"planner {name!r}", cls, settings_of(cls), settings)
-    for key, value in (("horizon", horizon), ("budget", budget)):
-        _as_type(f"the {key}", value, int)
-    return cls(task.interface(), horizon=horizon, budget=budget, **checked)
+    own = checked_settings("planner", name, cls, settings)
+    steps, plans = (convert(value, int, f"the {what}") for what, value in (("horizon", horizon), ("budget", budget)))
+    check_plan_size(steps, plans)
+    return cls(task.interface(), horizon=steps, budget=plans, **own)
 
 
-def as_settings(what: str, cls: Callable[..., T], values: dict[str, Any]) -> T:
-    """A settings dataclass from plain values; unknown names and wrong types are told."""
-    return cls(**checked_settings(what, cls, {f.name for f in dataclasses.fields(cls)}, values))  # type: ignore[arg-type]
+def checked_settings(kind: str, name: str, cls: type[Any], values: Any) -> dict[str, Any]:
+    """Values for the settings of a planner or baseline class; unknown names and wrong types raise GussError."""
+    types = types_of(cls)
+    return checked({key: types[key] for key in settings_of(cls)}, values, f"{kind}s.{name}", f"{kind} {name!r}")
 
 
-def checked_settings(what: str, cls: Any, known: Iterable[str], values: dict[str, Any]) -> dict[str, Any]:
-    """Values of known settings as the types of `cls` ask for; unknown names and wrong types are told."""
-    types = typing.get_type_hints(cls)
-    for name in values:
-        if name not in known:
-            raise UnknownNameError(f"setting of {what}", name, known)
-    return {name: _as_type(f"setting {name!r} of {what}", value, types[name]) for name, value in values.items()}
-
-
-def _as_type(what: str, value: Any, wanted: Any) -> Any:
-    """`value` if it is of the wanted type (whole numbers pass as floats, lists as tuples), else a clear error."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if wanted is float and is_number:
-        return float(value)
-    if typing.get_origin(wanted) is tuple and isinstance(value, list | tuple):
-        return tuple(_as_type(what, v, typing.get_args(wanted)[0]) for v in value)
-    if typing.get_origin(wanted) is typing.Literal:
-        if value in typing.get_args(wanted):
-            return value
-        raise UnknownNameError(f"value for {what}:", str(value), map(str, typing.get_args(wanted)))
-    if isinstance(wanted, type) and isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool)):
-        return value
-    raise GussError(f"{what} must be {getattr(wanted, '__name__', wanted)}, got {value!r} ({type(value).__name__})")
+def check_plan_size(horizon: int, budget: int, particles: int = 1) -> None:
+    """Refuse plans that predict more steps than memory is meant for."""
+    if horizon > 0 and budget > 0:
+        what = f"a plan with horizon {horizon}, budget {budget} and {particles} particles"
+        MAX_PLAN_STEPS.check(what, horizon * budget * particles)

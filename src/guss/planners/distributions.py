@@ -128,7 +128,8 @@ def equal_parts(budget: int, parts: int) -> tuple[int, ...]:
 def shrinking_parts(budget: int, parts: int, factor: float) -> tuple[int, ...]:
     """Populations that shrink by `factor`, and sum to the budget; what rounding leaves goes to the first ones."""
     shares = [factor**-i for i in range(parts)]
-    sizes = [int(budget * share / sum(shares)) for share in shares]
+    total = sum(shares)
+    sizes = [int(budget * share / total) for share in shares]
     rest = budget - sum(sizes)
     return tuple(size + (i < rest) for i, size in enumerate(sizes) if size + (i < rest) > 0)
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from guss.errors import GussError
+from guss.limits import MAX_WEIGHTS
 from guss.planners import archive as archives
 from guss.planners import policy
 from guss.planners.archive import Archive
@@ -53,6 +54,8 @@ class ElitePlanner(Planner):
             )
         if any(units < 1 for units in self.policy_hidden):
             raise GussError(f"hidden layers need at least 1 unit, got policy_hidden {self.policy_hidden}")
+        weights = policy.num_parameters(self.sizes)
+        MAX_WEIGHTS.check(f"an archive of {self.budget} policies with {weights} weights each", self.budget * weights)
 
     @abstractmethod
     def judged(self, scores: Scores) -> Scores:

@@ -386,8 +386,8 @@ def plan_within(
     The first chunk is always run. With time enough, the plan is the very one that `plan` finds. Call it once before
     the clock matters, so that its chunks are compiled.
     """
-    if chunk < 1:
-        raise GussError(f"a chunk has at least 1 generation, got {chunk}")
+    if chunk < 1 or not 0.0 <= seconds < float("inf"):
+        raise GussError(f"a chunk has at least 1 generation, seconds are finite; got chunk {chunk}, seconds {seconds}")
     deadline = time.monotonic() + seconds
     monitor = Monitor() if monitor is None else monitor
     memory = planner.first_memory() if memory is None else memory

@@ -69,6 +69,10 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
             raise GussError(
                 f"iterations and num_elites must be at least 1, got {self.iterations} and {self.num_elites}"
             )
+        if 0 < self.budget < self.iterations:
+            raise GussError(
+                f"a budget of {self.budget} plans is less than one for each of {self.iterations} iterations"
+            )
         if not (0.0 <= self.kept_share <= 1.0 and self.shrink >= 1.0):
             raise GussError(
                 f"kept_share must be in [0, 1] and shrink at least 1, got {self.kept_share} and {self.shrink}"

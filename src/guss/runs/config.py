@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
+from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, checked_preset, settings_from
 from guss.agent.traces import Trace
 from guss.baselines import BASELINES
 from guss.baselines.base import Baseline
 from guss.envs import EnvSpec
 from guss.envs.adapting import find_env
 from guss.errors import GussError, UnknownNameError
-from guss.planners import PLANNERS
+from guss.limits import MAX_SEEDS
+from guss.planners import PLANNERS, checked_settings
 from guss.runs.records import digest_of
+from guss.validation import check_seconds, check_seed, convert, received
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +43,18 @@ class RunConfig(AgentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        MAX_SEEDS.check("a run", len(self.seeds))
+        for i, seed in enumerate(self.seeds):
+            check_seed(seed, f"settings.seeds[{i}]")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise GussError(f"a run needs seeds, each once, got {list(self.seeds)}")
+            raise GussError(f"a run needs seeds, each once, got {received(list(self.seeds))}")
         if self.episodes < 1:
             raise GussError(f"a run needs at least 1 episode, got {self.episodes}")
+        if self.data_rows < 0:
+            raise GussError(f"data_rows is a number of transitions, 0 or more, got {self.data_rows}")
         if self.episode_length is not None and self.episode_length < 1:
             raise GussError(f"an episode has at least 1 step, got --episode-length {self.episode_length}")
-        if not self.step_timeout > 0.0:
-            raise GussError(f"the step_timeout is a number of seconds, more than 0, got {self.step_timeout}")
+        check_seconds(self.step_timeout, "the step_timeout")
         if self.initial_episodes == 0 and self.learns and self.data is None:
             raise GussError(
                 "a learned model needs at least 1 random episode at the start, or logged data; got initial_episodes 0"
@@ -63,8 +69,12 @@ class RunConfig(AgentSettings):
             raise GussError(f"--overlap is for methods that plan; {self.method!r} acts in no time")
 
     def check_method(self) -> None:
-        """A planner or a baseline; others are told."""
+        """A planner or a baseline, with settings that it has."""
         check_method(self.method)
+        if self.baseline is None:
+            super().check_method()
+        else:
+            checked_settings("baseline", self.method, self.baseline, self.planner)
 
     @property
     def baseline(self) -> type[Baseline] | None:
@@ -112,19 +122,22 @@ def preset_for(preset: dict[str, Any], method: str) -> dict[str, Any]:
     """
     mine = {"planning_margin": 0.0} | BASELINES[method].item.defaults
     told = preset.get("baselines", {}).get(method, {})
-    model = mine.get("model", {}) | told.get("model", {})
+    model = mine.get("model", {}) | convert(told.get("model", {}), dict[str, Any], f"preset.baselines.{method}.model")
     own = mine | told | ({"model": model} if model else {})
     return preset | {"baselines": {method: own}}
 
 
 def config_from(
-    preset: dict[str, Any], method: str, env: str, seeds: tuple[int, ...], data: Trace | None = None, **chosen: Any
+    preset: Any, method: str, env: str, seeds: tuple[int, ...], data: Trace | None = None, **chosen: Any
 ) -> RunConfig:
     """The run of a method that a preset asks for; what is chosen otherwise, and not None, comes before it.
 
     `data`: logged transitions to start from. `planner`, `net`, `fit` among the chosen are tables of settings.
     """
-    check_method(method)  # unknown names are told before anything else
+    check_method(method)  # raises on unknown names before anything else
+    preset = checked_preset(preset)
+    for name in preset.get("baselines", {}):
+        BASELINES[name]  # raises on unknown names
     how = {"episode_length": chosen.get("episode_length"), "without_cost": chosen.get("without_cost", False)}
     if "reward" in find_env(env, **how).make_task().unknown:
         preset = {"initial_episodes": UNKNOWN_EPISODES} | preset
@@ -140,6 +153,8 @@ def seeds_from(first: int, count: int) -> tuple[int, ...]:
     """So many seeds from the first one on."""
     if count < 1 or first < 0:
         raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {count} --seed {first}")
+    MAX_SEEDS.check(f"--seeds {count}", count)
+    check_seed(first + count - 1, "the last seed (--seed + --seeds − 1)")
     return tuple(range(first, first + count))
 
 

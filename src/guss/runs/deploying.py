@@ -6,7 +6,6 @@ fitted to the data of the newest checkpoint first, which is said by a warning; n
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,17 @@ from typing import Any
 import jax
 
 from guss.agent.agent import Agent, Episode
-from guss.agent.storing import report_from
+from guss.agent.storing import check_learner, report_from
 from guss.checkpoint import Stored
 from guss.envs.adapting import as_maker
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.runs.config import RunConfig, spec_of_run
-from guss.runs.loops import Loop
-from guss.runs.records import read_lines
+from guss.runs.integrity import episode_rows
+from guss.runs.loops import Loop, check_done
 from guss.runs.running import final_models, newest_checkpoint, read_config
 from guss.runs.sources import warn_if_changed
 from guss.task import Task
+from guss.validation import build
 
 
 def learned_state(home: Path, config: RunConfig) -> tuple[Stored, bool]:
@@ -85,11 +85,13 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
         system, task = _environment(config)
         warn_if_changed(home, config)
     stored, to_fit = learned_state(home, config)
+    check_done(stored, config.episodes)
     done = stored.meta["done"]
     row, start = config.seeds.index(chosen), min(config.initial_episodes, done)  # whatever comes next is planned
     agent = Agent(system, task=task, seed=chosen, preset={}, **config.arguments() | {"initial_episodes": start})
-    report = report_from(stored.meta.get("report"))
-    mine = dataclasses.replace(stored, arrays={name: x[row : row + 1] for name, x in stored.arrays.items()})
+    report = report_from(stored.meta.get("report"), (len(config.seeds),))
+    mine = stored.row(row, len(config.seeds))
+    check_learner(mine, 1)
     own_report = None if report is None else jax.tree.map(lambda x: x[row], report)
     agent.restore(mine, _history(home, chosen, done), own_report, -1 if to_fit else stored.meta["learner"]["filled"])
     if to_fit:
@@ -110,12 +112,13 @@ def _environment(config: RunConfig) -> tuple[Any, Task | None]:
 
 def _history(home: Path, seed: int, done: int) -> list[Episode]:
     """The run's episodes of one seed, as an agent remembers its own."""
-    rows = [row for row in read_lines(home / "episodes.jsonl") if row["seed"] == seed and row["episode"] < done]
+    rows = [row for row in episode_rows(home) if row["seed"] == seed and row["episode"] < done]
     if [row["episode"] for row in rows] != list(range(done)):
         raise GussError(
             f"{home / 'episodes.jsonl'} has {len(rows)} of the {done} episodes of seed {seed}; "
             f"`guss run --resume {home}` says what can be done"
         )
-    names = ("episode", "phase", "steps", "mean_reward", "unsafe_pct", "hard_stop")
-    shares = [row.get("unsafe_pct_by_cost", {}) for row in rows]
-    return [Episode(**{n: row[n] for n in names}, unsafe_by_cost=each) for row, each in zip(rows, shares, strict=True)]
+    names = ("episode", "phase", "steps", "mean_reward", "unsafe_pct", "hard_stop", "unsafe_by_cost")
+    what = f"a line of {home / 'episodes.jsonl'}"
+    renamed = [row | {"unsafe_by_cost": row.get("unsafe_pct_by_cost", {})} for row in rows]
+    return [build(Episode, {name: row[name] for name in names if name in row}, what) for row in renamed]

@@ -15,6 +15,7 @@ from guss.agent.hosting import Fleet, Played, make_fleet
 from guss.agent.storing import check_signature, signature, stored_signature
 from guss.checkpoint import Stored
 from guss.errors import GussError
+from guss.models.fitting import check_buffer
 from guss.models.judging import FitReport
 from guss.programs import begin_programs
 from guss.progress import EpisodeNews as EpisodeNews
@@ -59,6 +60,7 @@ class Loop:
         self.config, self.view, self.at_once = config, spec.view, at_once
         self.task, self.planned = config.tasks(spec.make_task())
         """The task by which steps are judged, and as the method sees it."""
+        check_buffer("one turn of a run", self.task, len(config.seeds) * at_once * self.task.episode_length)
         self.fleets: list[Fleet] = []
         """The environments to act on, where the task's episodes cannot be compiled; two halves if they overlap."""
         if self.task.reset is None or spec.make_env is not None:
@@ -139,10 +141,13 @@ class Loop:
         """Go on from a checkpoint."""
         if stored.meta["config"] != self.config.to_json():
             raise GussError(f"the checkpoint {stored.path} is of a run with other settings than its config.json")
-        check_signature(f"the state in {stored.path}", stored_signature(stored.meta), self.planned)
+        check_signature(f"the state in {stored.path}", stored_signature(stored), self.planned)
+        check_done(stored, self.config.episodes, self.at_once)
         self.done, self.over = stored.meta["done"], stored.meta["over"]
         whole = [self.done * self.task.episode_length] * len(self.config.seeds)  # where not told
         self.steps = np.asarray(stored.meta.get("steps", whole))
+        if self.steps.shape != (len(self.config.seeds),):
+            raise GussError(f"{stored.path}: meta.steps must be a number for each seed, got {self.steps.tolist()}")
         self.take(stored.restore(self.state), stored.meta["learner"])
 
     def finish(
@@ -181,6 +186,12 @@ class Loop:
             target is not None and phase != "random" and news.mean_reward >= target
         )
         return news, timing
+
+
+def check_done(stored: Stored, episodes: int, at_once: int = 1) -> None:
+    """A checkpoint is after a turn of its run, and not after more episodes than the run has."""
+    if not 0 <= stored.meta["done"] <= episodes or stored.meta["done"] % at_once:
+        raise GussError(f"{stored.path}: meta.done must be a number of episodes of this run, got {stored.meta['done']}")
 
 
 def _trouble(seeds: tuple[int, ...], played: Played) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,13 +13,13 @@ from typing import Any
 
 from guss import checkpoint
 from guss.agent.settings import settings_from_json
-from guss.agent.storing import report_numbers
+from guss.agent.storing import RUN_META, report_numbers
 from guss.agent.traces import Trace
 from guss.checkpoint import Stored, sync_folder, write_atomically
 from guss.errors import GussError, GussWarning
 from guss.runs.config import RunConfig
 from guss.runs.facts import KEY, facts_of
-from guss.runs.integrity import RECORDS, Tally, kept_records
+from guss.runs.integrity import RECORDS, Tally, episode_rows, kept_records
 from guss.runs.learning import PlanningLoop
 from guss.runs.locking import locked
 from guss.runs.loops import EpisodeNews, FinalFit, Loop
@@ -27,7 +28,6 @@ from guss.runs.policies import PolicyLoop
 from guss.runs.records import (
     SCHEMA,
     digest_of,
-    read_lines,
     read_start,
     run_folder,
     store_episodes,
@@ -36,6 +36,7 @@ from guss.runs.records import (
 )
 from guss.runs.sources import source_digests, warn_if_changed
 from guss.runs.writers import check_writers, open_writers
+from guss.validation import convert
 
 FINAL = "final.ckpt"
 """The models fitted to all episodes of a finished run; everything else of its state is in the last checkpoint."""
@@ -75,7 +76,7 @@ def run_one(
     home = run_folder(out, config.env, config.method, config.to_json())
     with locked(home):
         if (home / "config.json").exists() and not overwrite:
-            done = len({row["episode"] for row in read_lines(home / "episodes.jsonl")})
+            done = len({row["episode"] for row in episode_rows(home)})
             raise GussError(
                 f"{home} holds a run with these very settings, {done} of {config.episodes} episodes; "
                 f"go on with `guss run --resume {home}`, or start anew with --overwrite"
@@ -210,9 +211,11 @@ def read_config(home: Path) -> RunConfig:
         stored = json.loads((home / "config.json").read_text())
     except OSError as error:
         raise GussError(f"{home} is not a run: cannot read its config.json ({error.strerror})") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GussError(f"{home / 'config.json'} is not JSON: {error}") from error
-    if stored.get("schema", 0) > SCHEMA:
+    if not isinstance(stored, dict) or "config" not in stored:
+        raise GussError(f"{home / 'config.json'} is not that of a run: it has no `config`")
+    if convert(stored.get("schema", 0), int, f"{home / 'config.json'}: schema") > SCHEMA:
         raise GussError(f"{home} has schema {stored['schema']}, this version of guss reads up to {SCHEMA}; update guss")
     return settings_from_json(RunConfig, stored["config"])
 
@@ -222,14 +225,21 @@ def read_config(home: Path) -> RunConfig:
 
 def _checkpoints(home: Path) -> list[Path]:
     """The checkpoints of a run, newest first."""
-    return sorted((home / "checkpoints").glob("ep*.ckpt"), reverse=True)
+    files = (home / "checkpoints").glob("ep*.ckpt")
+    return sorted((path for path in files if re.fullmatch(r"ep[0-9]+\.ckpt", path.name)), reverse=True)
+
+
+def _load(path: Path, kind: str = "run") -> Stored:
+    """A checkpoint of a run, its `meta` checked."""
+    required = ("done", "over", "learner", "config", *(("report", "diverged") if kind == "final" else ()))
+    return checkpoint.load(path, kind).checked(RUN_META, required)
 
 
 def episodes_kept(home: Path) -> int:
     """Episodes that a run has for good: those before its last checkpoint; if none are kept, those of its records."""
     if (home / "checkpoints").is_dir():
         return max((int(path.stem.removeprefix("ep")) for path in _checkpoints(home)), default=0)
-    return len({row["episode"] for row in read_lines(home / "episodes.jsonl")})
+    return len({row["episode"] for row in episode_rows(home)})
 
 
 def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any) -> None:
@@ -247,12 +257,12 @@ def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
     if not files:
         return None
     try:
-        return checkpoint.load(files[1 if previous else 0], "run")
+        return _load(files[1 if previous else 0])
     except GussError as error:
         if previous or len(files) < 2:
             raise
         try:
-            good = checkpoint.load(files[1], "run")
+            good = _load(files[1])
         except GussError:
             raise error from None
         raise GussError(
@@ -265,7 +275,7 @@ def final_models(home: Path, done: int) -> Stored | None:
     """The models fitted after the last of `done` episodes; None if there are none."""
     if not (home / FINAL).exists():
         return None
-    stored = checkpoint.load(home / FINAL, "final")
+    stored = _load(home / FINAL, "final")
     return stored if stored.meta["done"] == done else None
 
 
@@ -277,4 +287,4 @@ def checkpoint_path(home: Path, episodes: int) -> Path:
 def checkpoint_after(home: Path, episodes: int) -> Stored | None:
     """The checkpoint after that many episodes, if it is still there."""
     path = checkpoint_path(home, episodes)
-    return checkpoint.load(path, "run") if path.exists() else None
+    return _load(path) if path.exists() else None

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 
@@ -23,6 +24,7 @@ from guss.loading import load_module
 from guss.models import MODELS
 from guss.planners import PLANNERS
 from guss.runs.config import RunConfig, spec_of_run
+from guss.validation import convert
 
 OURS = ("guss", "gymnasium")
 """Their versions are part of a run's provenance."""
@@ -43,6 +45,7 @@ def source_digests(config: RunConfig) -> dict[str, dict[str, str]]:
 def warn_if_changed(home: Path, config: RunConfig) -> None:
     """Warn if the code that a stored run began with differs from the code that is there now."""
     stored = json.loads((home / "config.json").read_text()).get("sources", {})  # older runs have none
+    stored = convert(stored, dict[str, dict[str, Any]], f"{home / 'config.json'}: sources")
     now = source_digests(config) if stored else {}
     for part, files in stored.items():
         changed = [name for name, digest in files.items() if now.get(part, {}).get(name) != digest]

@@ -32,6 +32,7 @@ from guss.planners.engine import Monitor
 from guss.runs.records import write_json
 from guss.runs.timing import CompileClock
 from guss.types import Planner, Rollout, Scores
+from guss.validation import check_fields
 
 SCHEMA = 1
 
@@ -49,6 +50,7 @@ class ToyConfig:
     layout: ToyLayout = PAPER_LAYOUT
 
     def __post_init__(self) -> None:
+        check_fields(self, "toy")
         for name in ("methods", "seeds"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):

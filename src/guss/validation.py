@@ -1,0 +1,173 @@
+"""Plain values (TOML, JSON, flags, keyword arguments) as the types of a dataclass, or an error that names the entry.
+
+build(FitSettings, {"batch": "50"}, "fit")      GussError: fit.batch must be a whole number, got '50' (str)
+
+Whole numbers pass as floats, lists as tuples, NumPy scalars as numbers; `True` is not a number. Numbers are finite, and
+whole ones fit 32 bits, as everything compiled does. Which of them make sense is checked by each dataclass itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import numbers
+import reprlib
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from guss.errors import GussError, UnknownNameError
+
+T = TypeVar("T")
+MAX_INT = 2**31 - 1
+MAX_SECONDS = 1e8
+WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+    str: "text",
+    types.NoneType: "nothing",
+}
+PLURALS = {int: "whole numbers", float: "finite numbers", bool: "true or false", str: "texts"}
+
+
+def types_of(cls: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields by name."""
+    return _types_of(cls)
+
+
+@functools.cache
+def _types_of(cls: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+
+
+def build(cls: type[T], values: Any, what: str) -> T:
+    """The dataclass from a table of plain values; `what` names the table in errors."""
+    table = checked(types_of(cls), values, what)
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and field.name not in table:
+            raise GussError(f"{what}.{field.name} is missing; it must be {in_words(types_of(cls)[field.name])}")
+    return cls(**table)
+
+
+def checked(kinds: Mapping[str, Any], values: Any, what: str, title: str | None = None) -> dict[str, Any]:
+    """A table of plain values, each as the type of that name in `kinds`; `title`: what it is in a sentence."""
+    if not isinstance(values, Mapping):
+        raise GussError(f"{what} must be a table of settings, got {received(values)}")
+    for name in values:
+        if not isinstance(name, str) or name not in kinds:
+            raise UnknownNameError(f"setting of {title or what}", str(name), kinds)
+    return {name: convert(value, kinds[name], f"{what}.{name}") for name, value in values.items()}
+
+
+def check_fields(instance: Any, what: str) -> None:
+    """Check and convert every field of a frozen dataclass, in its `__post_init__`."""
+    for name, kind in types_of(type(instance)).items():
+        object.__setattr__(instance, name, convert(getattr(instance, name), kind, f"{what}.{name}"))
+
+
+def convert(value: Any, kind: Any, entry: str) -> Any:
+    """`value` as that type; `entry` names it in errors, such as `model.hidden[1]`."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _one_of(value, kind, entry)
+    if origin is typing.Literal:
+        if isinstance(value, str) and value not in arguments:
+            raise UnknownNameError(f"value of {entry}:", value, map(str, arguments))
+        if value in arguments:
+            return value
+    elif origin is tuple and isinstance(value, list | tuple):
+        if arguments[-1] is not Ellipsis and len(value) != len(arguments):
+            raise GussError(f"{entry} must have {len(arguments)} entries, got {received(value)}")
+        each = arguments if arguments[-1] is not Ellipsis else [arguments[0]] * len(value)
+        return tuple(convert(v, k, f"{entry}[{i}]") for i, (v, k) in enumerate(zip(value, each, strict=True)))
+    elif origin is dict and isinstance(value, Mapping):
+        if wrong := [name for name in value if not isinstance(name, str)]:
+            raise GussError(f"{entry} must have names as keys, got {received(wrong[0])}")
+        return {name: convert(each, arguments[1], f"{entry}.{name}") for name, each in value.items()}
+    elif dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return value if isinstance(value, kind) else build(kind, value, entry)
+    elif kind in WORDS and _is(value, kind):
+        return _plain(value, kind, entry)
+    raise GussError(f"{entry} must be {in_words(kind)}, got {received(value)}")
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    if kind in (int, float):
+        wanted = numbers.Integral if kind is int else numbers.Real
+        return isinstance(value, wanted) and not isinstance(value, bool | np.bool_)
+    return isinstance(value, kind)
+
+
+def _plain(value: Any, kind: Any, entry: str) -> Any:
+    if kind is int and abs(int(value)) > MAX_INT:
+        raise GussError(f"{entry} must be a whole number of 32 bits, at most {MAX_INT}, got {received(value)}")
+    if kind is float and not math.isfinite(_as_float(value)):
+        raise GussError(f"{entry} must be a finite number, got {received(value)}")
+    return None if value is None else kind(value)
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _one_of(value: Any, kind: Any, entry: str) -> Any:
+    problems = []
+    for each in typing.get_args(kind):
+        try:
+            return convert(value, each, entry)
+        except GussError as error:
+            problems.append(error)
+    inside = [error for error in problems if not str(error).startswith(f"{entry} must be ")]
+    if inside:
+        raise inside[0]
+    raise GussError(f"{entry} must be {in_words(kind)}, got {received(value)}")
+
+
+def in_words(kind: Any) -> str:
+    """A type as errors say it."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(in_words(each) for each in arguments)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(map(repr, arguments))
+    if origin is tuple:
+        return f"a list of {PLURALS.get(arguments[0], 'entries')}"
+    if origin is dict or kind is dict or dataclasses.is_dataclass(kind):
+        return "a table"
+    return WORDS.get(kind, getattr(kind, "__name__", str(kind)))
+
+
+def received(value: Any) -> str:
+    """What came instead, short enough for a line."""
+    if isinstance(value, int) and abs(value) > 2**64:
+        return f"a number of {value.bit_length()} bits"
+    return f"{reprlib.repr(value)} ({type(value).__name__})"
+
+
+def check_seconds(value: Any, what: str) -> float:
+    """A time that clocks of threads can wait for."""
+    seconds = convert(value, float, what)
+    if not 0.0 < seconds <= MAX_SECONDS:
+        raise GussError(f"{what} must be a number of seconds, more than 0 and at most {MAX_SECONDS:g}, got {value}")
+    return seconds
+
+
+def check_seed(seed: Any, what: str = "the seed") -> int:
+    """A seed: random keys are made of 32-bit integers, and environments take none below 0."""
+    if not _is(seed, int) or not 0 <= int(seed) <= MAX_INT:
+        raise GussError(f"{what} must be a whole number from 0 to {MAX_INT}, got {received(seed)}")
+    return int(seed)
