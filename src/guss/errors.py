@@ -21,3 +21,11 @@ class UnknownNameError(GussError):
         nearest = nearest or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.")
+
+
+def in_one_line(error: BaseException) -> str:
+    """What foreign code raised, as messages and records quote it: its type and the first line that says something."""
+    if isinstance(error, GussError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -9,7 +9,8 @@ import pytest
 
 from guss.agent.checking import check_env
 from guss.constraint import Constraint
-from guss.envs.adapting import Adapted, as_maker, describe, find_env
+from guss.envs.adapting import Adapted, describe
+from guss.envs.finding import as_maker, find_env
 from guss.task import Task
 from guss.types import ContinuousActions, Observations
 

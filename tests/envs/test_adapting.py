@@ -6,7 +6,8 @@ import pytest
 from gymnasium import spaces
 
 from guss.envs import ENVS, EnvSpec
-from guss.envs.adapting import Adapted, actions_of, as_maker, describe, find_env, observations_of, spec_of
+from guss.envs.adapting import Adapted, actions_of, describe, observations_of
+from guss.envs.finding import as_maker, find_env, spec_of
 from guss.envs.pendulum import SafePendulumEnv, pendulum_task
 from guss.errors import GussError
 from guss.task import Task

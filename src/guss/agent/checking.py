@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from guss.agent.exploration import explore
-from guss.agent.hosting import derived_seed, told_costs
+from guss.agent.fleets import derived_seed, told_costs
 from guss.envs.adapting import Adapted
 from guss.envs.workers import Failure, Worker
 from guss.errors import GussError

@@ -45,7 +45,7 @@ class CheckEnv:
         if self.steps < 1:
             raise GussError(f"look at least at 1 transition, got --steps {self.steps}")
         from guss.agent.checking import check_env
-        from guss.envs.adapting import as_maker, find_env
+        from guss.envs.finding import as_maker, find_env
 
         spec = find_env(self.env, episode_length=self.episode_length, without_cost=self.without_cost)
         task = spec.make_task().with_end()

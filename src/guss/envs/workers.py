@@ -1,24 +1,50 @@
-"""An environment in a thread of its own: a step that raises or takes too long is an answer, and not the end."""
+"""An environment in its own thread: a step that raises or takes too long is an answer, and not the end."""
 
 from __future__ import annotations
 
+import contextvars
 import ctypes
 import queue
 import threading
+import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from guss.errors import GussError
+from guss.errors import GussWarning, in_one_line
+
+CLOSE_PATIENCE = 5.0
+"""Seconds that `close` of an environment may take."""
 
 
 class Failure:
     """What went wrong in an environment, as an episode's record says it."""
 
-    def __init__(self, kind: str, text: str) -> None:
-        self.kind, self.text = kind, text
+    def __init__(self, kind: str, text: str, error: BaseException | None = None) -> None:
+        self.kind, self.text, self.error = kind, text, error
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """What an environment raised; `SystemExit` and `KeyboardInterrupt` are errors like others there."""
+        return cls("error", in_one_line(error), error)
+
+    @classmethod
+    def timeout(cls, what: str, seconds: float) -> Failure:
+        """Something took longer than it may."""
+        return cls("timeout", f"{what} took longer than {seconds:g} s")
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
+
+
+@runtime_checkable
+class AnyWorker(Protocol):
+    """Calls an environment somewhere else: in a thread (`Worker`) or in a process (`guss.envs.processes`)."""
+
+    def ask(self, method: str, args: tuple[Any, ...]) -> None:
+        """Begin a call."""
+
+    def answer(self, timeout: float) -> Any:
+        """What the call returned, or a Failure."""
 
 
 class _GiveUp(BaseException):
@@ -37,7 +63,8 @@ class Worker:
         self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         ends = (make, owns, self._calls, self._answers)  # not the worker itself: it may go while the thread waits
-        self._thread = threading.Thread(target=_serve, args=ends, daemon=True, name="guss environment")
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(_serve, *ends), daemon=True, name="guss environment")
         self._thread.start()
 
     def __del__(self) -> None:
@@ -53,7 +80,7 @@ class Worker:
             return self._answers.get(timeout=timeout)
         except queue.Empty:
             self._give_up()
-            return Failure("timeout", f"a step took longer than {timeout:g} s")
+            return Failure.timeout("a step", timeout)
 
     def _give_up(self) -> None:
         number = self._thread.ident
@@ -69,10 +96,34 @@ def _serve(make: Callable[[], Any], owns: bool, calls: queue.SimpleQueue[Any], a
             try:
                 env = make() if env is None else env
                 answers.put(getattr(env, method)(*args))
-            except Exception as error:  # whatever somebody's environment raises; it is told, and recorded
-                name = "" if isinstance(error, GussError) else f"{type(error).__name__}: "
-                answers.put(Failure("error", f"{name}{error}".split("\n")[0]))
+            except _GiveUp:
+                raise
+            except BaseException as error:  # whatever an environment raises; Ctrl-C only reaches the main thread
+                answers.put(Failure.of(error))
         if env is not None and owns:
-            env.close()
+            close_env(env)
     except _GiveUp:
         return
+
+
+def close_env(env: Any) -> None:
+    """Close an environment that is no longer needed; if it fails, that is no more than a warning."""
+    try:
+        env.close()
+    except _GiveUp:
+        raise
+    except BaseException as error:  # see _serve
+        warn_of_close(Failure.of(error))
+
+
+def close_by(worker: AnyWorker) -> None:
+    """The same by a worker, which must not take long."""
+    worker.ask("close", ())
+    answer = worker.answer(CLOSE_PATIENCE)
+    if isinstance(answer, Failure):
+        warn_of_close(Failure.timeout("it", CLOSE_PATIENCE) if answer.kind == "timeout" else answer)
+
+
+def warn_of_close(failure: Failure) -> None:
+    """Say that `close` failed: nothing is lost by it."""
+    warnings.warn(f"close() of the environment failed ({failure}); nothing is lost", GussWarning, stacklevel=3)

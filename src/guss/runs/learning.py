@@ -13,7 +13,8 @@ from jaxtyping import Array
 
 from guss.agent.episodes import run_episodes
 from guss.agent.exploration import explore_episodes
-from guss.agent.hosting import Actor, Fleet, Played, planning_actor, play, random_actor
+from guss.agent.fleets import Fleet
+from guss.agent.hosting import Actor, Played, planning_actor, play, random_actor
 from guss.agent.learner import Batch, Learner, diverged, divergence_error
 from guss.agent.systems import Checked, check_finite
 from guss.agent.traces import Trace

@@ -1,0 +1,107 @@
+"""An environment in its own process, which can be killed: for steps that hang in foreign code, or end the process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
+
+from guss.envs.workers import CLOSE_PATIENCE, Failure
+from guss.loading import PLUGINS
+
+START_PATIENCE = 60.0
+"""Seconds that a process may take to start and to make its environment."""
+START = "import sys; sys.path[:] = {path!r}; from guss.envs.child import serve; serve({handle})"
+
+
+class ProcessWorker:
+    """Calls an environment in a child process. One that takes too long is killed, with the processes that it started.
+
+    `name` says where the child finds the environment: a Gymnasium id, `module:function`, `file.py:function`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._link, theirs = Pipe()
+        code = START.format(path=[os.getcwd() if part == "" else part for part in sys.path], handle=theirs.fileno())
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the parent, which decides what becomes of its environments
+        )
+        theirs.close()
+        self._end = weakref.finalize(self, _end, self._process, self._link)
+        self._started = False
+        self._failure: Failure | None = None
+        parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
+        self._send((name, tuple(PLUGINS), parent))
+
+    def ask(self, method: str, args: tuple[Any, ...]) -> None:
+        """Begin a call."""
+        self._send((method, args))
+
+    def answer(self, timeout: float) -> Any:
+        """What the call returned, or a Failure."""
+        if not self._started:
+            made = self._receive(START_PATIENCE, "making the environment")
+            self._started = True
+            if isinstance(made, Failure):
+                self._failure = made
+        return self._receive(timeout, "a step") if self._failure is None else self._failure
+
+    def _send(self, message: Any) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended: `answer` says how
+            self._link.send(message)
+
+    def _receive(self, timeout: float, what: str) -> Any:
+        until = time.monotonic() + timeout
+        try:
+            while not self._link.poll(max(0.0, min(0.5, until - time.monotonic()))):
+                if self._process.poll() is not None and not self._link.poll():
+                    raise EOFError  # a process that it started holds the link open
+                if time.monotonic() >= until:
+                    self._failure = Failure.timeout(what, timeout)
+                    _kill(self._process)
+                    return self._failure
+            return pickle.loads(self._link.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            self._failure = Failure("error", _cause_of_death(self._process))
+            return self._failure
+        except (pickle.UnpicklingError, AttributeError, ImportError) as error:
+            return Failure("error", f"its answer cannot be read here: {error}")
+
+
+def _cause_of_death(process: subprocess.Popen[bytes]) -> str:
+    try:
+        code = process.wait(CLOSE_PATIENCE)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        return "its process closed the connection to guss"
+    if code < 0:
+        return f"its process was killed by signal {-code} ({signal.Signals(-code).name})"
+    return f"its process ended with exit code {code}"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the process and those that it started."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _end(process: subprocess.Popen[bytes], link: Connection) -> None:
+    """Let it close its environment, for a while."""
+    link.close()
+    try:
+        process.wait(CLOSE_PATIENCE + 1.0)
+    except subprocess.TimeoutExpired:
+        _kill(process)
