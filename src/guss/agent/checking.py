@@ -14,7 +14,8 @@ from jaxtyping import Array
 from guss.agent.exploration import explore
 from guss.agent.fleets import derived_seed, told_costs
 from guss.envs.adapting import Adapted
-from guss.envs.workers import Failure, Worker
+from guss.envs.processes import ProcessWorker
+from guss.envs.workers import AnyWorker, Failure, Worker, about_close, close_by
 from guss.errors import GussError
 from guss.models.examples import examples_of
 from guss.task import Task
@@ -53,34 +54,43 @@ class Stop(Exception):
 
 
 def check_env(
-    make: Callable[[], Adapted], task: Task, *, steps: int = 1000, seed: int = 0, timeout: float = 60.0
+    make: Callable[[], Adapted],
+    task: Task,
+    *,
+    steps: int = 1000,
+    seed: int = 0,
+    timeout: float = 60.0,
+    process: str | None = None,
 ) -> list[Finding]:
     """Try an environment out: `steps` random transitions, some of them twice. `task`: what is known or will be learned.
+
+    `process`: the name by which a child process makes the environment, instead of `make` in a thread.
 
     Problems would make a run fail or learn what is not true; risks it survives.
     """
     findings: list[Finding] = []
     tell = lambda kind, topic, text: findings.append(Finding(kind, topic, text))  # noqa: E731
-    call = _Caller(make, timeout, tell)
+    worker = Worker(make, owns=False) if process is None else ProcessWorker(process)
+    call = _Caller(worker, timeout, tell)
     try:
-        _spaces(call.env, task, tell)
+        _spaces(call("making it", "space"), task, tell)
         _seeding(call, task, seed, tell)
         seen = _random_episodes(call, task, steps, seed, tell)
         _observations(task, seen, tell)
         _judged(task, seen, tell)
         _learned(task, seen, tell)
+        if (failure := close_by(worker)) is not None:
+            tell("risk", "close", about_close(failure))
     except Stop:
         pass  # what stopped it is among the findings
     return findings
 
 
 class _Caller:
-    """An environment in a thread; what it fails at is told, and ends the check."""
+    """An environment in a thread or process; what it fails at is a finding, and ends the check."""
 
-    def __init__(self, make: Callable[[], Adapted], timeout: float, tell: Callable[..., Any]) -> None:
-        self.timeout, self.tell = timeout, tell
-        self.env = make()
-        self.worker = Worker(lambda: self.env)
+    def __init__(self, worker: AnyWorker, timeout: float, tell: Callable[..., Any]) -> None:
+        self.worker, self.timeout, self.tell = worker, timeout, tell
 
     def __call__(self, what: str, method: str, *args: Any) -> Any:
         self.worker.ask(method, args)
@@ -91,9 +101,9 @@ class _Caller:
         return answer
 
 
-def _spaces(env: Adapted, task: Task, tell: Callable[..., Any]) -> None:
-    size, space = task.observations.size, env.env.observation_space
-    how = "" if getattr(space, "shape", None) == (size,) else f", flattened from {space}"
+def _spaces(space: tuple[Any, str], task: Task, tell: Callable[..., Any]) -> None:
+    size = task.observations.size
+    how = "" if space[0] == (size,) else f", flattened from {space[1]}"
     tell("fact", "observations", f"vectors of {size} number{'s' * (size > 1)}{how}")
     low, high = np.asarray(task.observations.low), np.asarray(task.observations.high)
     open_ends = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high))).tolist()

@@ -19,7 +19,7 @@ import gymnasium
 import guss  # noqa: F401  registers its Gymnasium ids
 from guss.envs import ENVS, EnvSpec
 from guss.envs.stepping import VectorSteps
-from guss.envs.workers import CLOSE_PATIENCE, Failure, close_env
+from guss.envs.workers import CLOSE_PATIENCE, Failure, about_close, close_env
 from guss.errors import GussError, in_one_line
 from guss.loading import load_module, load_object
 
@@ -36,7 +36,7 @@ def serve(handle: int) -> None:
         _end_with(parent)
     calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(link, calls), daemon=True).start()
-    env: VectorSteps | None = None
+    env, closed = None, False
     try:
         env = make_steps(name, plugins)
         link.send_bytes(pickle.dumps(None))
@@ -49,8 +49,9 @@ def serve(handle: int) -> None:
             link.send_bytes(_failure(error))
         else:
             link.send_bytes(_packed(answer))
-    if env is not None:
-        close_env(env)
+        closed = closed or call[0] == "close"
+    if env is not None and not closed and (failure := close_env(env)) is not None:
+        print(f"guss: warning: {about_close(failure)}", file=sys.stderr)
     sys.stdout.flush()
     os._exit(0)  # threads of the environment must not keep it
 
@@ -80,7 +81,7 @@ def _steps_of(found: Any) -> VectorSteps:
 
 def _sent(answer: Any) -> Any:
     """An answer without those parts of `info` that nobody reads."""
-    if not isinstance(answer, tuple):
+    if not isinstance(answer, tuple) or not isinstance(answer[-1], dict):
         return answer
     info = {str(key): value if key in REPORTED else None for key, value in answer[-1].items()}
     return *answer[:-1], info

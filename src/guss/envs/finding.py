@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -19,8 +20,8 @@ import gymnasium
 from guss.envs import ENVS, EnvSpec
 from guss.envs.adapting import Adapted, asked, check_spaces, describe
 from guss.envs.processes import ProcessWorker
-from guss.envs.workers import AnyWorker, Worker, close_by
-from guss.errors import GussError
+from guss.envs.workers import AnyWorker, Worker, about_close, close_by
+from guss.errors import GussError, GussWarning
 from guss.loading import functions_in, load_object
 from guss.task import Task
 from guss.usercode import check_user_code
@@ -132,7 +133,8 @@ def spec_of(
             task = known.with_end(hosted=True)
             check_spaces(env, task)
     finally:
-        close_by(here)
+        if (failure := close_by(here)) is not None:
+            warnings.warn(about_close(failure), GussWarning, stacklevel=2)
 
     def make_env() -> Adapted:
         again = found()

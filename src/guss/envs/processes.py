@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import pickle
@@ -21,6 +22,10 @@ START_PATIENCE = 60.0
 """Seconds that a process may take to start and to make its environment."""
 START = "import sys; sys.path[:] = {path!r}; from guss.envs.child import serve; serve({handle})"
 
+_WORKERS: weakref.WeakSet[ProcessWorker] = weakref.WeakSet()
+_ENDING: list[tuple[subprocess.Popen[bytes], float]] = []
+"""Processes that were asked to end, and until when they may take."""
+
 
 class ProcessWorker:
     """Calls an environment in a child process. One that takes too long is killed, with the processes that it started.
@@ -29,6 +34,7 @@ class ProcessWorker:
     """
 
     def __init__(self, name: str) -> None:
+        _reap()
         self._link, theirs = Pipe()
         code = START.format(path=[os.getcwd() if part == "" else part for part in sys.path], handle=theirs.fileno())
         self._process = subprocess.Popen(
@@ -38,7 +44,8 @@ class ProcessWorker:
             start_new_session=True,  # Ctrl-C is for the parent, which decides what becomes of its environments
         )
         theirs.close()
-        self._end = weakref.finalize(self, _end, self._process, self._link)
+        weakref.finalize(self, _end, self._process, self._link).atexit = False  # see _end_all
+        _WORKERS.add(self)
         self._started = False
         self._failure: Failure | None = None
         parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
@@ -85,6 +92,7 @@ def _cause_of_death(process: subprocess.Popen[bytes]) -> str:
     except subprocess.TimeoutExpired:
         _kill(process)
         return "its process closed the connection to guss"
+    _kill_group(process.pid)  # of what it started, something may be left
     if code < 0:
         return f"its process was killed by signal {-code} ({signal.Signals(-code).name})"
     return f"its process ended with exit code {code}"
@@ -93,15 +101,34 @@ def _cause_of_death(process: subprocess.Popen[bytes]) -> str:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End the process and those that it started."""
     if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill_group(process.pid)
         process.wait()
+
+
+def _kill_group(number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(number, signal.SIGKILL)
 
 
 def _end(process: subprocess.Popen[bytes], link: Connection) -> None:
     """Let it close its environment, for a while."""
     link.close()
-    try:
-        process.wait(CLOSE_PATIENCE + 1.0)
-    except subprocess.TimeoutExpired:
-        _kill(process)
+    _ENDING.append((process, time.monotonic() + CLOSE_PATIENCE + 1.0))
+
+
+def _reap() -> None:
+    """Forget processes that have ended, and kill those that should have."""
+    for process, until in _ENDING:
+        if time.monotonic() > until:
+            _kill(process)
+    _ENDING[:] = [each for each in _ENDING if each[0].poll() is None]
+
+
+@atexit.register
+def _end_all() -> None:
+    """When the program ends: all close their environments at the same time."""
+    for worker in list(_WORKERS):
+        _end(worker._process, worker._link)
+    while _ENDING:
+        time.sleep(0.01)
+        _reap()

@@ -56,6 +56,10 @@ class VectorSteps:
         ends = self._flag("terminated", terminated), self._flag("truncated", truncated)
         return self._vector(obs), number, *ends, info
 
+    def space(self) -> tuple[tuple[int, ...] | None, str]:
+        """The shape of an observation as the environment has it, and its space in words."""
+        return getattr(self.env.observation_space, "shape", None), str(self.env.observation_space)
+
     def close(self) -> None:
         """Done with it."""
         if hasattr(self.env, "close"):

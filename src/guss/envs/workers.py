@@ -100,30 +100,31 @@ def _serve(make: Callable[[], Any], owns: bool, calls: queue.SimpleQueue[Any], a
                 raise
             except BaseException as error:  # whatever an environment raises; Ctrl-C only reaches the main thread
                 answers.put(Failure.of(error))
-        if env is not None and owns:
-            close_env(env)
+        if env is not None and owns and (failure := close_env(env)) is not None:
+            warnings.warn(about_close(failure), GussWarning, stacklevel=1)
     except _GiveUp:
         return
 
 
-def close_env(env: Any) -> None:
-    """Close an environment that is no longer needed; if it fails, that is no more than a warning."""
+def close_env(env: Any) -> Failure | None:
+    """Close an environment that is no longer needed."""
     try:
         env.close()
     except _GiveUp:
         raise
     except BaseException as error:  # see _serve
-        warn_of_close(Failure.of(error))
+        return Failure.of(error)
+    return None
 
 
-def close_by(worker: AnyWorker) -> None:
-    """The same by a worker, which must not take long."""
+def close_by(worker: AnyWorker) -> Failure | None:
+    """The same by a worker; it must not take long."""
     worker.ask("close", ())
     answer = worker.answer(CLOSE_PATIENCE)
-    if isinstance(answer, Failure):
-        warn_of_close(Failure.timeout("it", CLOSE_PATIENCE) if answer.kind == "timeout" else answer)
+    return answer if isinstance(answer, Failure) else None
 
 
-def warn_of_close(failure: Failure) -> None:
-    """Say that `close` failed: nothing is lost by it."""
-    warnings.warn(f"close() of the environment failed ({failure}); nothing is lost", GussWarning, stacklevel=3)
+def about_close(failure: Failure) -> str:
+    """What to say where `close` failed: nothing is lost by it."""
+    why = f"it took longer than {CLOSE_PATIENCE:g} s" if failure.kind == "timeout" else failure.text
+    return f"close() of the environment failed, which changes no result: {why}"

@@ -250,8 +250,8 @@ class FiveValues(gymnasium.Env[Any, Any]):
             self.env.close()
 
 
-def five_values(values: Any, name: str) -> Step:
-    """What a step returned, five values; of six the cost, the third, goes into `info`."""
+def five_values(values: Any, name: str) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """What a step returned, of one environment or of several, as five values; of six the cost goes into `info`."""
     count = len(values) if isinstance(values, tuple) else 0
     if count not in (5, 6):
         came = f"{count} values" if count else type(values).__name__
