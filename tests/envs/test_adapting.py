@@ -6,7 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from guss.envs import ENVS, EnvSpec
-from guss.envs.adapting import Adapted, actions_of, describe, observations_of
+from guss.envs.adapting import Adapted, actions_of, check_spaces, describe, observations_of
 from guss.envs.finding import as_maker, find_env, spec_of
 from guss.envs.pendulum import SafePendulumEnv, pendulum_task
 from guss.errors import GussError
@@ -213,3 +213,12 @@ def test_a_task_of_other_spaces_is_told():
         spec_of(lambda: (SafePendulumEnv(), other), "mine")
     assert isinstance(spec_of(pendulum_task(), "mine"), EnvSpec)
     assert isinstance(spec_of(pendulum_task, "mine").make_task(), Task)
+
+
+def test_a_discrete_action_that_is_an_array_suggests_a_number():
+    cart = Adapted(gymnasium.make("CartPole-v1"))
+    task = describe(cart, "cart", without_cost=True)
+    check_spaces(cart, task)
+    told = r"its action is a single number, so write DiscreteActions\(\(2,\), start=\(0,\), scalar=True\)"
+    with pytest.raises(GussError, match=told):
+        check_spaces(cart, task.replace(actions=DiscreteActions((2,))))

@@ -115,9 +115,7 @@ def test_a_mistake_in_a_later_step_is_one_line_for_an_agent(write, make, told):
         with pytest.raises(KeyboardInterrupt):  # may be the user's
             agent.learn(1)
         return
-    with pytest.raises(
-        GussError, match=told.removeprefix("fails on its ").removeprefix("first ").removeprefix("step: ")
-    ):
+    with pytest.raises(GussError, match=told.rpartition("step: ")[2]):
         agent.learn(1)
 
 

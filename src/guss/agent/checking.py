@@ -22,6 +22,7 @@ from guss.task import Task
 from guss.types import ContinuousActions
 
 Kind = Literal["fact", "learned", "risk", "problem"]
+SAMPLED = "By default plans use the model's mean; plan with samples of it: --net deterministic=false particles=5"
 ALIKE = 50
 """Steps over which two episodes with the same seed and actions are compared."""
 
@@ -156,17 +157,39 @@ def _seeding(call: _Caller, task: Task, seed: int, tell: Callable[..., Any]) -> 
                 "problem",
                 "determinism",
                 f"the same seed and actions lead elsewhere, first at step {t or min(len(first), len(again))}: "
-                f"draw all noise from self.np_random. A real system is like that; its runs cannot be repeated",
+                f"draw all noise from self.np_random. A real system is like that; its runs cannot be repeated. "
+                f"{SAMPLED}",
             )
         else:
             tell("fact", "determinism", f"the same seed and actions lead the same way, over {len(first) - 1} steps")
+            _noise(call, task, seed, first, tell)
     other = _course(call, seed, _actions(task, seed + 1, count))
     if all(np.array_equal(a, b) for a, b in zip(first, other, strict=False)):
         tell("risk", "actions", f"other actions changed nothing that is observed, over {len(first) - 1} steps")
 
 
-def _course(call: _Caller, seed: int, actions: np.ndarray) -> list[np.ndarray]:
+def _noise(call: _Caller, task: Task, seed: int, first: list[np.ndarray], tell: Callable[..., Any]) -> None:
+    """Whether the same start and actions lead elsewhere with other random numbers after the reset."""
+    other = _course(call, seed, _actions(task, seed, len(first) - 1), reseed=True)
+    pairs = list(zip(first, other, strict=False))
+    t = next((t for t, (a, b) in enumerate(pairs) if not np.array_equal(a, b)), None)
+    if t is None:
+        return
+    a, b = pairs[t]
+    d = int(np.argmax(np.abs(b - a)))
+    change = float(np.mean(np.abs(np.diff([obs[d] for obs in first]))))
+    tell(
+        "risk",
+        "noise",
+        f"the system is stochastic: with other random numbers the same start and actions differ from step {t} on, "
+        f"there by {abs(float(b[d] - a[d])):.2g} in dimension {d}, which changes by {change:.2g} a step. {SAMPLED}",
+    )
+
+
+def _course(call: _Caller, seed: int, actions: np.ndarray, *, reseed: bool = False) -> list[np.ndarray]:
     path = [call("reset", "reset", seed)[0]]
+    if reseed:
+        call("its random generators", "reseed", seed + 1)
     for t, action in enumerate(actions):
         obs, _, terminated, truncated, _ = call(f"step {t}", "step", action)
         path.append(obs)

@@ -60,6 +60,23 @@ class VectorSteps:
         """The shape of an observation as the environment has it, and its space in words."""
         return getattr(self.env.observation_space, "shape", None), str(self.env.observation_space)
 
+    def reseed(self, seed: int) -> int:
+        """Give every random generator that the environment and its wrappers hold another state; how many there are."""
+        layer, found = self.env, dict[int, np.random.Generator | np.random.RandomState]()
+        while layer is not None:
+            for value in vars(layer).values() if hasattr(layer, "__dict__") else ():
+                if isinstance(value, np.random.Generator | np.random.RandomState):
+                    found[id(value)] = value
+            layer = vars(layer).get("env") if hasattr(layer, "__dict__") else None
+        for number, each in enumerate(found.values()):
+            kind = type(each._bit_generator if isinstance(each, np.random.RandomState) else each.bit_generator)
+            state = kind(np.random.SeedSequence([seed, number])).state
+            if isinstance(each, np.random.RandomState):
+                each.set_state(dict(state))
+            else:
+                each.bit_generator.state = state
+        return len(found)
+
     def close(self) -> None:
         """Done with it."""
         if hasattr(self.env, "close"):
