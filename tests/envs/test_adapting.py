@@ -221,4 +221,4 @@ def test_a_discrete_action_that_is_an_array_suggests_a_number():
     check_spaces(cart, task)
     told = r"its action is a single number, so write DiscreteActions\(\(2,\), start=\(0,\), scalar=True\)"
     with pytest.raises(GussError, match=told):
-        check_spaces(cart, task.replace(actions=DiscreteActions((2,))))
+        check_spaces(cart, task.replace(actions=DiscreteActions((2,)), fallback=None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -87,6 +88,9 @@ class Adapted(VectorSteps):
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.observations, self.actions = observations_of(env.observation_space), actions_of(env.action_space)
+        if self.action_start is not None and isinstance(self.actions, DiscreteActions):
+            first = tuple(a + b for a, b in zip(self.actions.first, self.action_start, strict=True))
+            self.actions = replace(self.actions, start=first)
 
     @property
     def hard_limits(self) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ class VectorSteps:
                 f"(expected a gymnasium.Env, or something with the same parts)"
             )
         self.env = env
+        self.action_start = getattr(getattr(env, "unwrapped", env), "task_action_start", None)
+        """What the environment's discrete action 0 is for a Task, in every dimension; None: they count alike."""
 
     def reset(self, seed: int | None) -> tuple[np.ndarray, dict[str, Any]]:
         """The first observation, and what else it says."""
@@ -41,7 +43,8 @@ class VectorSteps:
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One step; six values, as Safety-Gymnasium's (the cost third), become five."""
         try:
-            result = self.env.step(action_for(self.env.action_space, action))
+            shifted = action if self.action_start is None else np.asarray(action) - np.asarray(self.action_start)
+            result = self.env.step(action_for(self.env.action_space, shifted))
         except (TypeError, ValueError) as error:
             if "unpack" not in str(error):
                 raise
