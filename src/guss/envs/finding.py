@@ -69,8 +69,9 @@ def unknown_env(name: str) -> GussError:
         return GussError(f"{name!r} is a file: name the function in it that makes the environment{choice}")
     known = [*(entry.name for entry in ENVS), *gymnasium.registry]
     lower = {each.lower(): each for each in known}
-    near = [lower[each] for each in difflib.get_close_matches(name.lower().replace("_", "-"), lower, n=3, cutoff=0.6)]
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    like = name.lower().replace("_", "-")
+    near = difflib.get_close_matches(like, lower, n=3, cutoff=0.8) or difflib.get_close_matches(like, lower, n=1)
+    hint = f" Did you mean {' or '.join(repr(lower[each]) for each in near)}?" if near else ""
     return GussError(f"unknown environment {name!r}.{hint} {HOW}; other Gymnasium ids need --plugin MODULE")
 
 
