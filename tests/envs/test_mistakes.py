@@ -15,6 +15,9 @@ from guss.envs.pendulum import pendulum_task
 from guss.envs.workers import Failure, Worker
 from guss.errors import GussError, GussWarning
 from guss.loading import functions_in, load_module, load_object
+from guss.runs.config import RunConfig
+from guss.runs.running import resume_run, run_one
+from guss.runs.sources import source_digests
 
 BASE = """
 import sys, time
@@ -240,6 +243,10 @@ def test_a_file_may_have_any_name(write, tmp_path, stem):
 
     assert hasattr(colorsys, "rgb_to_hsv")
     assert find_env(name).make_task().episode_length == 8
+    run = RunConfig(env=name, method="random", seeds=(0,), episodes=1, horizon=3)
+    assert set(source_digests(run)["environment"]) == {f"{stem}.py", "helper_beside.py"}
+    home = run_one(run, tmp_path, {"command": "test"})
+    assert resume_run(home) == run
 
 
 def test_a_file_with_a_free_name_keeps_it(write, tmp_path):

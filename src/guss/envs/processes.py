@@ -46,7 +46,7 @@ class ProcessWorker:
         theirs.close()
         weakref.finalize(self, _end, self._process, self._link).atexit = False  # see _end_all
         _WORKERS.add(self)
-        self._started = False
+        self._started, self.lost = False, False
         self._failure: Failure | None = None
         parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
         self._send((name, tuple(PLUGINS), parent))
@@ -61,8 +61,12 @@ class ProcessWorker:
             made = self._receive(START_PATIENCE, "making the environment")
             self._started = True
             if isinstance(made, Failure):
-                self._failure = made
+                self._fail(made)
         return self._receive(timeout, "a step") if self._failure is None else self._failure
+
+    def _fail(self, failure: Failure) -> Failure:
+        self._failure, self.lost = failure, True
+        return failure
 
     def _send(self, message: Any) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended: `answer` says how
@@ -75,13 +79,11 @@ class ProcessWorker:
                 if self._process.poll() is not None and not self._link.poll():
                     raise EOFError  # a process that it started holds the link open
                 if time.monotonic() >= until:
-                    self._failure = Failure.timeout(what, timeout)
                     _kill(self._process)
-                    return self._failure
+                    return self._fail(Failure.timeout(what, timeout))
             return pickle.loads(self._link.recv_bytes())
         except (EOFError, ConnectionResetError):
-            self._failure = Failure("error", _cause_of_death(self._process))
-            return self._failure
+            return self._fail(Failure("error", _cause_of_death(self._process)))
         except (pickle.UnpicklingError, AttributeError, ImportError) as error:
             return Failure("error", f"its answer cannot be read here: {error}")
 
@@ -94,7 +96,8 @@ def _cause_of_death(process: subprocess.Popen[bytes]) -> str:
         return "its process closed the connection to guss"
     _kill_group(process.pid)  # of what it started, something may be left
     if code < 0:
-        return f"its process was killed by signal {-code} ({signal.Signals(-code).name})"
+        names = {int(each): f" ({each.name})" for each in signal.Signals}
+        return f"its process was killed by signal {-code}{names.get(-code, '')}"
     return f"its process ended with exit code {code}"
 
 

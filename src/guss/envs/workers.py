@@ -40,6 +40,9 @@ class Failure:
 class AnyWorker(Protocol):
     """Calls an environment somewhere else: in a thread (`Worker`) or in a process (`guss.envs.processes`)."""
 
+    lost: bool
+    """Whether it took too long or died, so that it answers no more."""
+
     def ask(self, method: str, args: tuple[Any, ...]) -> None:
         """Begin a call."""
 
@@ -60,6 +63,7 @@ class Worker:
 
     def __init__(self, make: Callable[[], Any], *, owns: bool = True) -> None:
         """`owns`: close the environment when the worker goes; False for one that belongs to the caller."""
+        self.lost = False
         self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         ends = (make, owns, self._calls, self._answers)  # not the worker itself: it may go while the thread waits
@@ -79,6 +83,7 @@ class Worker:
         try:
             return self._answers.get(timeout=timeout)
         except queue.Empty:
+            self.lost = True
             self._give_up()
             return Failure.timeout("a step", timeout)
 
@@ -119,6 +124,8 @@ def close_env(env: Any) -> Failure | None:
 
 def close_by(worker: AnyWorker) -> Failure | None:
     """The same by a worker; it must not take long."""
+    if worker.lost:
+        return None
     worker.ask("close", ())
     answer = worker.answer(CLOSE_PATIENCE)
     return answer if isinstance(answer, Failure) else None
