@@ -89,6 +89,12 @@ def load_object(name: str) -> Any:
     return getattr(module, attribute)
 
 
+def located(name: str) -> str:
+    """A name `file.py:attribute` with the file's whole path; others as they are."""
+    module_name, _, attribute = name.rpartition(":")
+    return f"{load_module(module_name).__file__}:{attribute}" if module_name.endswith(".py") else name
+
+
 def functions_in(path: Path) -> list[str]:
     """Functions and classes of a source file that can be called without arguments, found without importing it."""
     try:

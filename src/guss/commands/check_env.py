@@ -54,7 +54,7 @@ class CheckEnv:
         task = spec.make_task().with_end()
         if spec.make_env is None and not spec.gym_id:
             raise GussError(f"{self.env} is a Task without an environment: there is nothing to compare it with")
-        process = (spec.gym_id or self.env) if self.env_process else None
+        process = (spec.source or spec.gym_id or self.env) if self.env_process else None
         tried: Any = {"steps": self.steps, "seed": self.seed, "timeout": self.step_timeout}
         findings = check_env(as_maker(spec), task, **tried, process=process)
         problems = [finding for finding in findings if finding.kind == "problem"]

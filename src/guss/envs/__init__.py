@@ -73,6 +73,8 @@ class EnvSpec:
     """What reports call an episode's reward: its mean per step, or its sum, as the paper has it for the car."""
     make_env: Callable[[], Any] | None = None
     """Makes an environment that has no Gymnasium id, as an `Adapted` one."""
+    source: str = ""
+    """The name by which another process finds what makes it, where it is not the Gymnasium id."""
 
 
 ENVS: Registry[EnvSpec] = Registry(

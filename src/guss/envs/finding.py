@@ -11,6 +11,7 @@ import difflib
 import inspect
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from guss.envs.adapting import Adapted, asked, check_spaces, describe
 from guss.envs.processes import ProcessWorker
 from guss.envs.workers import AnyWorker, Worker, about_close, close_by
 from guss.errors import GussError, GussWarning
-from guss.loading import functions_in, load_object
+from guss.loading import functions_in, load_object, located
 from guss.task import Task
 from guss.usercode import check_user_code
 
@@ -50,13 +51,15 @@ def find_env(
 @cache
 def _own(name: str, cwd: Path, episode_length: int | None, without_cost: bool, process: bool) -> EnvSpec:
     """Described once in a process, since that takes a reset and a step."""
+    source = name
     if ":" in name:
-        found = load_object(name)
+        found, source = load_object(name), located(name)
     elif name in gymnasium.registry:
         found = partial(gymnasium.make, name, disable_env_checker=True)
     else:
         raise unknown_env(name)
-    return spec_of(found, name, episode_length=episode_length, without_cost=without_cost, process=process)
+    how: Any = {"episode_length": episode_length, "without_cost": without_cost}
+    return replace(spec_of(found, name, **how, process=source if process else None), source=source)
 
 
 def unknown_env(name: str) -> GussError:
@@ -100,9 +103,9 @@ class _First:
 
 
 def spec_of(
-    found: Any, name: str, *, episode_length: int | None = None, without_cost: bool = False, process: bool = False
+    found: Any, name: str, *, episode_length: int | None = None, without_cost: bool = False, process: str | None = None
 ) -> EnvSpec:
-    """The EnvSpec of what a name stands for."""
+    """The EnvSpec of what a name stands for. `process`: the name by which a child process finds it, to try it there."""
     if isinstance(found, EnvSpec):
         return found
     if isinstance(found, Task):
@@ -127,7 +130,7 @@ def spec_of(
     env: Adapted = asked(here, name, "adapt", first)
     try:
         if known is None:
-            worker: AnyWorker = ProcessWorker(name) if process else here
+            worker: AnyWorker = here if process is None else ProcessWorker(process)
             how: Any = {"episode_length": episode_length, "without_cost": without_cost}
             task = describe(env, name, **how, worker=worker)
         else:

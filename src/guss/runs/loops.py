@@ -92,7 +92,7 @@ class Loop:
                 )
             half = -(-len(config.seeds) // (1 + config.overlap))
             parts = [config.seeds[i : i + half] for i in range(0, len(config.seeds), half)]
-            process = (spec.gym_id or config.env) if config.env_process else None
+            process = (spec.source or spec.gym_id or config.env) if config.env_process else None
             how: Any = (config.step_timeout, at_once, process)
             self.fleets = [make_fleet(self.task, spec, seeds, *how) for seeds in parts]
         elif config.env_process:
