@@ -73,4 +73,4 @@ check: $(STAMP)
 	@$(BIN)/python -m pytest -q tests/test_imports.py
 
 clean:
-	rm -rf .venv .venv-peers .venv-3.* runs
+	rm -rf .venv .venv-peers .venv-sb3 .venv-3.* runs

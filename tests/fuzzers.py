@@ -31,7 +31,7 @@ from guss.commands.common import find_task, parse_settings
 from guss.commands.fit import Fit
 from guss.commands.plan import Plan
 from guss.commands.run import Run
-from guss.envs.adapting import find_env
+from guss.envs.finding import find_env
 from guss.errors import GussError
 from guss.loading import load_preset, shipped
 from guss.models.learned import make_model

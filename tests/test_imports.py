@@ -1,6 +1,9 @@
 """Imports point one way, and what the project says of itself stays clean."""
 
 import ast
+import re
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -76,3 +79,25 @@ def test_types_import_nothing_of_ours_but_spaces_and_errors():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_files_fit_in_a_head(path):
     assert len(path.read_text().splitlines()) <= 400
+
+
+def third_party(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+        yield from ({name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - {"guss"})
+
+
+def test_every_import_is_declared_and_every_extra_is_imported():
+    """What guss imports is among its dependencies or in one of its extras, and no extra is for nothing."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    packages = {"pillow": "PIL"}
+    modules = lambda words: {packages.get(name := re.split(r"[^\w.-]", word)[0], name) for word in words}  # noqa: E731
+    extras = {name: modules(words) for name, words in project["optional-dependencies"].items() if name != "dev"}
+    imported = {name for path in FILES for name in third_party(path)}
+    assert imported <= modules(project["dependencies"]) | set().union(*extras.values())
+    named = "".join(path.read_text() for path in FILES)  # some are imported by name
+    unused = {name for name, parts in extras.items() if not all(x in imported or f'"{x}"' in named for x in parts)}
+    assert unused == set()
+    car = {name for path in SOURCE.glob("envs/car*.py") for name in third_party(path)}
+    assert car <= modules(project["dependencies"]) | extras["car"]

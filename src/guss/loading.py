@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import importlib
 import importlib.util
+import re
 import sys
 import tomllib
 from collections.abc import Callable
@@ -11,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from guss.errors import GussError, UnknownNameError
+from guss.errors import GussError, UnknownNameError, in_one_line
 from guss.usercode import check_user_code
 
 PLUGINS: list[str] = []
@@ -19,26 +22,53 @@ PLUGINS: list[str] = []
 
 
 def load_module(name: str) -> ModuleType:
-    """Import `package.module`, or a file `path/to/file.py`; modules of the current folder are found too."""
+    """Import `package.module`, or a file `path/to/file.py`; modules of the current folder and beside it are found too.
+
+    Their folders come last on `sys.path`: a user's `random.py` must not take the place of the standard library's.
+    """
     check_user_code(f"the module {name!r}")
-    if name.endswith(".py"):
-        path = Path(name).resolve()
-        if not path.is_file():
-            raise GussError(f"there is no file {name!r} to import")
-        if path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", None) == str(path):
-            return sys.modules[path.stem]
-        if str(path.parent) not in sys.path:  # modules beside it are found, as when Python runs it
-            sys.path.insert(0, str(path.parent))
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
+    importlib.invalidate_caches()  # a file may be younger than what Python knows of its folder
+    if not name.endswith(".py"):
+        _append_to_path(Path.cwd())
+        return _guarded(name, importlib.import_module, name)
+    path = Path(name).resolve()
+    if not path.is_file():
+        raise GussError(f"there is no file {name!r} to import")
+    _append_to_path(path.parent)
+    known = _module_name(path)
+    if known in sys.modules:
+        return sys.modules[known]
+    spec = importlib.util.spec_from_file_location(known, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[known] = module
+    try:
         _guarded(name, spec.loader.exec_module, module)
-        return module
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    return _guarded(name, importlib.import_module, name)
+    except BaseException:
+        del sys.modules[known]  # half a module must not be found later
+        raise
+    return module
+
+
+def _append_to_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def _module_name(path: Path) -> str:
+    """What a file's module is called: its stem if `import` finds this file under it, else a name that is free."""
+    stem = path.stem
+    if stem.isidentifier():
+        loaded = sys.modules.get(stem)
+        try:
+            spec = importlib.util.find_spec(stem) if loaded is None else None
+        except ValueError:  # a module that was made by hand
+            spec = None
+        origin = getattr(loaded, "__file__", None) if spec is None else spec.origin
+        if origin is not None and Path(origin).resolve() == path:
+            return stem
+    return f"{re.sub(r'[^0-9A-Za-z_]', '_', stem)}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
 
 
 def _guarded(name: str, load: Callable[[Any], Any], what: Any) -> Any:
@@ -46,8 +76,8 @@ def _guarded(name: str, load: Callable[[Any], Any], what: Any) -> Any:
         return load(what)
     except GussError:
         raise
-    except Exception as error:
-        raise GussError(f"importing {name!r} failed: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise GussError(f"importing {name!r} failed: {in_one_line(error)}") from error
 
 
 def load_object(name: str) -> Any:
@@ -57,6 +87,29 @@ def load_object(name: str) -> Any:
     if not hasattr(module, attribute):
         raise UnknownNameError(f"attribute of {module_name!r}", attribute, [n for n in vars(module) if n[0] != "_"])
     return getattr(module, attribute)
+
+
+def located(name: str) -> str:
+    """A name `file.py:attribute` with the file's whole path; others as they are."""
+    module_name, _, attribute = name.rpartition(":")
+    return f"{load_module(module_name).__file__}:{attribute}" if module_name.endswith(".py") else name
+
+
+def functions_in(path: Path) -> list[str]:
+    """Functions and classes of a source file that can be called without arguments, found without importing it."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return []
+    found = [node.name for node in body if isinstance(node, ast.FunctionDef) and _needs_nothing(node.args)]
+    classes = [node for node in body if isinstance(node, ast.ClassDef)]
+    found += [node.name for node in classes if any("Env" in ast.unparse(base) for base in node.bases)]
+    return [name for name in found if not name.startswith("_")]
+
+
+def _needs_nothing(args: ast.arguments) -> bool:
+    given = len(args.posonlyargs) + len(args.args) - len(args.defaults)
+    return given == 0 and all(default is not None for default in args.kw_defaults)
 
 
 def shipped(name: str) -> list[Path]:

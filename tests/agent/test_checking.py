@@ -1,6 +1,9 @@
 """`check_env`: what it finds in good environments, and in bad ones of every kind."""
 
+import os
+import re
 import time
+from pathlib import Path
 
 import gymnasium
 import jax.numpy as jnp
@@ -8,8 +11,11 @@ import numpy as np
 import pytest
 
 from guss.agent.checking import check_env
+from guss.commands.common import parse_settings
 from guss.constraint import Constraint
-from guss.envs.adapting import Adapted, as_maker, describe, find_env
+from guss.envs.adapting import Adapted, describe
+from guss.envs.finding import as_maker, find_env
+from guss.models.learned import ModelSettings
 from guss.task import Task
 from guss.types import ContinuousActions, Observations
 
@@ -36,7 +42,7 @@ class Oven(gymnasium.Env):
         self.calls += 1
         noise = np.random.default_rng().normal() if self.wrong == "noise" else self.np_random.normal()
         push = 0.0 if self.wrong == "deaf" else float(action[0])
-        self.heat = max(0.0, 0.9 * self.heat + push + 0.01 * noise)
+        self.heat = max(0.0, 0.9 * self.heat + push + (0.0 if self.wrong == "calm" else 0.01) * noise)
         if self.wrong == "raises" and self.calls == 80:
             raise OSError("the fuse is blown")
         if self.wrong == "hangs" and self.calls == 80:
@@ -46,6 +52,10 @@ class Oven(gymnasium.Env):
         info = {} if self.wrong == "silent" and self.t > 10 else {"cost": cost}
         reward = {"nan": np.nan}.get(self.wrong, self.heat) if self.t == 20 else self.heat
         return self._observed(), reward, self.wrong == "ends" and self.t > 7, False, info
+
+    def close(self):
+        if self.wrong == "stays open":
+            raise OSError("stuck")
 
     def _observed(self):
         return np.asarray([self.heat, 1.0], np.float32)
@@ -96,6 +106,30 @@ def test_a_good_environment_is_described(good):
     learned = {f.topic for f in good if f.kind == "learned"}
     assert learned == {"reward", "cost", "end of an episode", "behaviour", "dynamics"}
     assert "dimension 1 never changed" in texts(good, "risk", "observations")
+
+
+def test_noise_is_found_and_answered_by_flags(good):
+    """Whichever generator it is drawn from, in the environment or in a wrapper; else nothing is said."""
+    told = r"stochastic: .* differ from step 1 on, there by 0.0\S+ in dimension 0.*deterministic=false particles=5"
+    assert re.search(told, texts(good, "risk", "noise"))
+
+    class Draught(gymnasium.Wrapper):
+        def reset(self, **how):
+            self.random = np.random.RandomState(how["seed"] % 2**31)
+            return super().reset(**how)
+
+        def step(self, action):
+            obs, *rest = super().step(action)
+            return obs + np.float32(0.1 * self.random.normal()), *rest
+
+    for make, noisy in ((lambda: Adapted(Draught(Oven("calm"))), True), (lambda: Adapted(Oven("calm")), False)):
+        task = describe(make(), "oven", episode_length=40)
+        assert bool(texts(check_env(make, task, steps=STEPS), "risk", "noise")) == noisy
+    assert ModelSettings(**parse_settings(("deterministic=false", "particles=5"))).particles == 5
+
+
+def test_an_environment_that_cannot_be_closed_is_a_risk():
+    assert "close() of the environment failed" in texts(found("stays open"), "risk", "close")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +205,7 @@ def test_the_command_tells_and_fails_on_problems(guss_command, tmp_path):
         "make_env = lambda: gymnasium.wrappers.TimeLimit(Oven(), 40)\n"
         "make_bad = lambda: gymnasium.wrappers.TimeLimit(Oven('seeding'), 40)\n"
     )
-    here = {"PYTHONPATH": str(__import__("pathlib").Path(__file__).parent)}
+    here = {"PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))}
     fine = guss_command("check-env", "ovens.py:make_env", "--steps", 60, env=here, check=0)
     assert "What will be learned" in fine.stdout
     assert "Ready. Go on with: guss run --env ovens.py:make_env" in fine.stdout

@@ -30,7 +30,7 @@ def test_episodes_are_what_the_environment_says():
         obs, _ = env.reset()
         for t in range(6):
             np.testing.assert_array_equal(moves.obs[t, seed], obs)
-            obs, reward, _, _, info = env.step(moves.action[t, seed])
+            obs, reward, _, _, info = env.step(moves.action[t, seed] + 1)
             np.testing.assert_array_equal(moves.next_obs[t, seed], obs)
             assert (moves.reward[t, seed], moves.cost[t, seed, 0]) == (reward, info["cost"])
     assert (np.asarray(episodes.diagnostics.evaluated) == 50).all()

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from guss.agent.agent import Agent
-from guss.agent.hosting import _info_of, derived_seed, make_fleet, play, random_actor, told_costs
+from guss.agent.fleets import _info_of, derived_seed, make_fleet, told_costs
+from guss.agent.hosting import play, random_actor
 from guss.agent.traces import read_trace
 from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
@@ -148,10 +149,10 @@ def test_costs_are_the_environments_own_or_the_tasks(env):
 
 def test_told_costs_are_taken_by_name():
     info = {"costs": {"far": np.asarray([0.0, 1.0]), "other": np.asarray([5.0, 5.0])}, "cost": np.asarray([9.0, 9.0])}
-    assert [told_costs(cart_task(), _info_of(info, i)).tolist() for i in range(2)] == [[0.0], [1.0]]
+    assert [told_costs(cart_task(), _info_of(info, i, 2)).tolist() for i in range(2)] == [[0.0], [1.0]]
     marked = {"cost": np.asarray([0.0, 1.0]), "_cost": np.asarray([False, True])}  # the first reported none
-    assert told_costs(cart_task(), _info_of(marked, 0)) is None
-    assert told_costs(cart_task(), _info_of(marked, 1)).tolist() == [1.0]
+    assert told_costs(cart_task(), _info_of(marked, 0, 2)) is None
+    assert told_costs(cart_task(), _info_of(marked, 1, 2)).tolist() == [1.0]
     assert told_costs(cart_task(), {"cost": 1.0}).tolist() == [1.0]
     assert told_costs(cart_task(), {"costs": {"other": 1.0}}) is None
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from guss.agent.agent import Agent
-from guss.agent.hosting import MOST_FAILURES
+from guss.agent.fleets import MOST_FAILURES
 from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
 from guss.envs.adapting import Adapted, describe
@@ -98,7 +98,7 @@ BREAKS: set[int] = set()
 
 
 def break_in(*pairs):
-    from guss.agent.hosting import derived_seed
+    from guss.agent.fleets import derived_seed
 
     BREAKS.clear()
     BREAKS.update(derived_seed(seed, episode) for seed, episode in pairs)

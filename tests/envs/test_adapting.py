@@ -6,7 +6,8 @@ import pytest
 from gymnasium import spaces
 
 from guss.envs import ENVS, EnvSpec
-from guss.envs.adapting import Adapted, actions_of, as_maker, describe, find_env, observations_of, spec_of
+from guss.envs.adapting import Adapted, actions_of, check_spaces, describe, observations_of
+from guss.envs.finding import as_maker, find_env, spec_of
 from guss.envs.pendulum import SafePendulumEnv, pendulum_task
 from guss.errors import GussError
 from guss.task import Task
@@ -226,3 +227,12 @@ def test_dimensions_are_named_by_the_keys_of_a_dict_or_by_the_environment():
     assert adapted.actions.labels == ("torque",)
     fewer = gymnasium.wrappers.TransformObservation(env, lambda obs: obs[:2], spaces.Box(-1.0, 1.0, (2,), np.float32))
     assert Adapted(fewer).observations.names is None, "a wrapper changed what the names describe"
+
+
+def test_a_discrete_action_that_is_an_array_suggests_a_number():
+    cart = Adapted(gymnasium.make("CartPole-v1"))
+    task = describe(cart, "cart", without_cost=True)
+    check_spaces(cart, task)
+    told = r"its action is a single number, so write DiscreteActions\(\(2,\), start=\(0,\), scalar=True\)"
+    with pytest.raises(GussError, match=told):
+        check_spaces(cart, task.replace(actions=DiscreteActions((2,)), fallback=None))

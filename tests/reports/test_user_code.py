@@ -10,7 +10,7 @@ import pytest
 from test_report import payload_in
 
 from guss.envs import ENVS
-from guss.envs.adapting import find_env
+from guss.envs.finding import find_env
 from guss.errors import GussError
 from guss.loading import load_module
 from guss.models.fitting import FitSettings

@@ -12,15 +12,17 @@ import numpy as np
 from jaxtyping import Array
 
 from guss.agent.exploration import explore
-from guss.agent.hosting import derived_seed, told_costs
+from guss.agent.fleets import derived_seed, told_costs
 from guss.envs.adapting import Adapted
-from guss.envs.workers import Failure, Worker
+from guss.envs.processes import ProcessWorker
+from guss.envs.workers import AnyWorker, Failure, Worker, about_close, close_by
 from guss.errors import GussError
 from guss.models.examples import examples_of
 from guss.task import Task
 from guss.types import ContinuousActions
 
 Kind = Literal["fact", "learned", "risk", "problem"]
+SAMPLED = "By default plans use the model's mean; plan with samples of it: --net deterministic=false particles=5"
 ALIKE = 50
 """Steps over which two episodes with the same seed and actions are compared."""
 
@@ -53,34 +55,43 @@ class Stop(Exception):
 
 
 def check_env(
-    make: Callable[[], Adapted], task: Task, *, steps: int = 1000, seed: int = 0, timeout: float = 60.0
+    make: Callable[[], Adapted],
+    task: Task,
+    *,
+    steps: int = 1000,
+    seed: int = 0,
+    timeout: float = 60.0,
+    process: str | None = None,
 ) -> list[Finding]:
     """Try an environment out: `steps` random transitions, some of them twice. `task`: what is known or will be learned.
+
+    `process`: the name by which a child process makes the environment, instead of `make` in a thread.
 
     Problems would make a run fail or learn what is not true; risks it survives.
     """
     findings: list[Finding] = []
     tell = lambda kind, topic, text: findings.append(Finding(kind, topic, text))  # noqa: E731
-    call = _Caller(make, timeout, tell)
+    worker = Worker(make, owns=False) if process is None else ProcessWorker(process)
+    call = _Caller(worker, timeout, tell)
     try:
-        _spaces(call.env, task, tell)
+        _spaces(call("making it", "space"), task, tell)
         _seeding(call, task, seed, tell)
         seen = _random_episodes(call, task, steps, seed, tell)
         _observations(task, seen, tell)
         _judged(task, seen, tell)
         _learned(task, seen, tell)
+        if (failure := close_by(worker)) is not None:
+            tell("risk", "close", about_close(failure))
     except Stop:
         pass  # what stopped it is among the findings
     return findings
 
 
 class _Caller:
-    """An environment in a thread; what it fails at is told, and ends the check."""
+    """An environment in a thread or process; what it fails at is a finding, and ends the check."""
 
-    def __init__(self, make: Callable[[], Adapted], timeout: float, tell: Callable[..., Any]) -> None:
-        self.timeout, self.tell = timeout, tell
-        self.env = make()
-        self.worker = Worker(lambda: self.env)
+    def __init__(self, worker: AnyWorker, timeout: float, tell: Callable[..., Any]) -> None:
+        self.worker, self.timeout, self.tell = worker, timeout, tell
 
     def __call__(self, what: str, method: str, *args: Any) -> Any:
         self.worker.ask(method, args)
@@ -91,9 +102,9 @@ class _Caller:
         return answer
 
 
-def _spaces(env: Adapted, task: Task, tell: Callable[..., Any]) -> None:
-    size, space = task.observations.size, env.env.observation_space
-    how = "" if getattr(space, "shape", None) == (size,) else f", flattened from {space}"
+def _spaces(space: tuple[Any, str], task: Task, tell: Callable[..., Any]) -> None:
+    size = task.observations.size
+    how = "" if space[0] == (size,) else f", flattened from {space[1]}"
     tell("fact", "observations", f"vectors of {size} number{'s' * (size > 1)}{how}")
     low, high = np.asarray(task.observations.low), np.asarray(task.observations.high)
     open_ends = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high))).tolist()
@@ -146,17 +157,39 @@ def _seeding(call: _Caller, task: Task, seed: int, tell: Callable[..., Any]) -> 
                 "problem",
                 "determinism",
                 f"the same seed and actions lead elsewhere, first at step {t or min(len(first), len(again))}: "
-                f"draw all noise from self.np_random. A real system is like that; its runs cannot be repeated",
+                f"draw all noise from self.np_random. A real system is like that; its runs cannot be repeated. "
+                f"{SAMPLED}",
             )
         else:
             tell("fact", "determinism", f"the same seed and actions lead the same way, over {len(first) - 1} steps")
+            _noise(call, task, seed, first, tell)
     other = _course(call, seed, _actions(task, seed + 1, count))
     if all(np.array_equal(a, b) for a, b in zip(first, other, strict=False)):
         tell("risk", "actions", f"other actions changed nothing that is observed, over {len(first) - 1} steps")
 
 
-def _course(call: _Caller, seed: int, actions: np.ndarray) -> list[np.ndarray]:
+def _noise(call: _Caller, task: Task, seed: int, first: list[np.ndarray], tell: Callable[..., Any]) -> None:
+    """Whether the same start and actions lead elsewhere with other random numbers after the reset."""
+    other = _course(call, seed, _actions(task, seed, len(first) - 1), reseed=True)
+    pairs = list(zip(first, other, strict=False))
+    t = next((t for t, (a, b) in enumerate(pairs) if not np.array_equal(a, b)), None)
+    if t is None:
+        return
+    a, b = pairs[t]
+    d = int(np.argmax(np.abs(b - a)))
+    change = float(np.mean(np.abs(np.diff([obs[d] for obs in first]))))
+    tell(
+        "risk",
+        "noise",
+        f"the system is stochastic: with other random numbers the same start and actions differ from step {t} on, "
+        f"there by {abs(float(b[d] - a[d])):.2g} in dimension {d}, which changes by {change:.2g} a step. {SAMPLED}",
+    )
+
+
+def _course(call: _Caller, seed: int, actions: np.ndarray, *, reseed: bool = False) -> list[np.ndarray]:
     path = [call("reset", "reset", seed)[0]]
+    if reseed:
+        call("its random generators", "reseed", seed + 1)
     for t, action in enumerate(actions):
         obs, _, terminated, truncated, _ = call(f"step {t}", "step", action)
         path.append(obs)

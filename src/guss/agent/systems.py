@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import gymnasium
@@ -13,12 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from guss.agent.hosting import derived_seed, told_costs
+from guss.agent.fleets import derived_seed, told_costs
 from guss.agent.learner import Batch, told_of
 from guss.agent.traces import Columns, Trace, read_traces, with_costs
 from guss.envs import ENVS
-from guss.envs.adapting import Adapted, as_maker, check_spaces, describe, find_env, no_cost_error
-from guss.errors import GussError, GussWarning
+from guss.envs.adapting import Adapted, check_spaces, describe, no_cost_error
+from guss.envs.finding import as_maker, find_env
+from guss.envs.stepping import NotAnEnvironmentError
+from guss.errors import GussError, GussWarning, in_one_line
 from guss.spaces import Names, named
 from guss.task import END, Task
 from guss.types import Actions, ContinuousActions, Transition
@@ -30,20 +32,20 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
         if task is not None:
             raise GussError("a Task was given twice: as the system and as `task`")
         return system, None
-    if isinstance(system, str) and "/" not in system:
+    if isinstance(system, str) and not ("/" in system and system in gymnasium.registry):
         spec = find_env(system)
         task = spec.make_task() if task is None else task
         if spec.make_env is None and task.reset is not None:
             return task, None
-        return task.with_end(hosted=True), as_maker(spec)()
+        return task.with_end(hosted=True), calling(f"{system} could not make its environment", as_maker(spec))
     try:
-        env = Adapted(gymnasium.make(system) if isinstance(system, str) else system)
-    except GussError as error:
-        if "is not an environment" not in str(error):
-            raise
+        made = calling(f"{system} cannot be made", gymnasium.make, system) if isinstance(system, str) else system
+        env = Adapted(made)
+    except NotAnEnvironmentError as error:
+        what = f"the class {system.__name__}: make one of it first" if isinstance(system, type) else None
         raise GussError(
             f"an Agent's system is an environment's name, a Task or a Gymnasium environment, "
-            f"got {type(system).__name__}"
+            f"got {what or type(system).__name__} ({error})"
         ) from error
     if task is None:
         spec_of_env = getattr(env.env, "spec", None)
@@ -74,6 +76,14 @@ def read_logged(task: Task, traces: Iterable[Any], columns: Columns | None) -> t
     return logged, task
 
 
+def calling(failing: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Call code of an environment; what it raises becomes an error that says where, but for Ctrl-C."""
+    try:
+        return function(*args)
+    except (Exception, SystemExit) as error:
+        raise GussError(f"{failing}: {in_one_line(error)}") from error
+
+
 class HostSystem:
     """One step at a time: a Gymnasium environment, or a compiled task where its own controller runs in Python."""
 
@@ -85,7 +95,8 @@ class HostSystem:
         if self.env is None:
             assert self.task.reset is not None
             return np.asarray(self.task.reset(key))
-        return self.env.reset(derived_seed(seed, episode))[0]
+        failing = f"the environment {self.task.name!r} cannot be reset for episode {episode}"
+        return calling(failing, self.env.reset, derived_seed(seed, episode))[0]
 
     def step(self, obs: Any, action: np.ndarray, key: PRNGKeyArray, t: int) -> tuple[Transition, bool, bool, bool]:
         """What the action did, whether the system ended the episode or it is over, and whether to learn from it."""
@@ -94,7 +105,8 @@ class HostSystem:
             key_world = jax.random.split(jax.random.fold_in(key, t))[1]
             next_obs = np.asarray(_step(self.task, jnp.asarray(obs), jnp.asarray(action), key_world))
             return _transition(obs, action, None, None, next_obs), False, False, True
-        next_obs, reward, terminated, truncated, info = self.env.step(action)
+        failing = f"the environment {self.task.name!r} fails in step {t}"
+        next_obs, reward, terminated, truncated, info = calling(failing, self.env.step, action)
         cost = told_costs(self.task, info)
         if cost is None and any(c.learned for c in self.task.constraints):
             raise no_cost_error(f"{self.task.name} (step {t})", info)

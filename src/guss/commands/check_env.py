@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -34,6 +34,8 @@ class CheckEnv:
     """It tells no cost: nothing is unsafe."""
     step_timeout: float = 60.0
     """Seconds that a step may take."""
+    env_process: bool = False
+    """Try it in its own process, which is killed where a step hangs."""
     json: bool = False
     """Print the findings as JSON."""
     plugin: Plugins = ()
@@ -45,17 +47,20 @@ class CheckEnv:
         if self.steps < 1:
             raise GussError(f"look at least at 1 transition, got --steps {self.steps}")
         from guss.agent.checking import check_env
-        from guss.envs.adapting import as_maker, find_env
+        from guss.envs.finding import as_maker, find_env
         from guss.validation import check_seconds, check_seed, convert
 
         check_seed(self.seed, "--seed")
         check_seconds(self.step_timeout, "--step-timeout")
         convert(self.steps, int, "--steps")
-        spec = find_env(self.env, episode_length=self.episode_length, without_cost=self.without_cost)
+        how: Any = {"without_cost": self.without_cost, "process": self.env_process}
+        spec = find_env(self.env, episode_length=self.episode_length, **how)
         task = spec.make_task().with_end()
         if spec.make_env is None and not spec.gym_id:
             raise GussError(f"{self.env} is a Task without an environment: there is nothing to compare it with")
-        findings = check_env(as_maker(spec), task, steps=self.steps, seed=self.seed, timeout=self.step_timeout)
+        process = (spec.source or spec.gym_id or self.env) if self.env_process else None
+        tried: Any = {"steps": self.steps, "seed": self.seed, "timeout": self.step_timeout}
+        findings = check_env(as_maker(spec), task, **tried, process=process)
         problems = [finding for finding in findings if finding.kind == "problem"]
         if self.json:
             print(json.dumps({"ready": not problems, "findings": [dataclasses.asdict(f) for f in findings]}, indent=2))
@@ -68,5 +73,5 @@ class CheckEnv:
         from guss.display import print_findings
 
         more = f" --episode-length {self.episode_length}" if self.episode_length else ""
-        more += " --without-cost" * self.without_cost
+        more += " --without-cost" * self.without_cost + " --env-process" * self.env_process
         print_findings(self.env, {TITLES[k]: [f for f in findings if f.kind == k] for k in TITLES}, problems, more)

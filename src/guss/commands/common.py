@@ -52,7 +52,7 @@ def load_plugins(names: tuple[str, ...]) -> None:
 
 def find_task(name: str) -> Task:
     """The Task of an environment: ours, a Gymnasium id, or the user's own from `module:name`."""
-    from guss.envs.adapting import find_env
+    from guss.envs.finding import find_env
 
     return find_env(name).make_task()
 

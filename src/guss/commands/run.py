@@ -74,6 +74,8 @@ class Run:
     """An environment of your own tells no cost: nothing is unsafe."""
     step_timeout: float = 60.0
     """Seconds that a step of an environment may take; one that takes longer loses its episode, not the run."""
+    env_process: bool = False
+    """Each environment in its own process, which is killed where a step hangs, and may crash without ending the run."""
     set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
     """Settings of the method, such as num_new=10 (`guss list --settings` shows them)."""
     net: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
@@ -189,10 +191,11 @@ class Run:
         """The logged data to start from, costs in the order of the environment's constraints."""
         from guss.agent.systems import costs_in_order
         from guss.agent.traces import read_traces
-        from guss.envs.adapting import find_env
+        from guss.envs.finding import find_env
 
         data = read_traces(self.data, parse_columns(self.columns))
         how: Any = {"episode_length": self.episode_length, "without_cost": self.without_cost}
+        how |= {"process": self.env_process}
         return costs_in_order(find_env(self._preset()[1], **how).make_task(), data)
 
     def _config(self, method: str, data: Trace | None) -> RunConfig:
@@ -217,6 +220,7 @@ class Run:
             episode_length=self.episode_length,
             without_cost=self.without_cost,
             step_timeout=self.step_timeout,
+            env_process=self.env_process,
             **{name: value for name in flags if (value := getattr(self, name)) != () and value is not False},
         )
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from guss.envs.drawing import Shape, paint
 from guss.errors import GussError
 from guss.registry import Registry
-from guss.task import Task
+
+if TYPE_CHECKING:
+    from guss.task import Task  # with JAX, which processes that hold a single environment do without
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class EnvSpec:
     """What reports call an episode's reward: its mean per step, or its sum, as the paper has it for the car."""
     make_env: Callable[[], Any] | None = None
     """Makes an environment that has no Gymnasium id, as an `Adapted` one."""
+    source: str = ""
+    """The name by which another process finds what makes it, where it is not the Gymnasium id."""
 
 
 ENVS: Registry[EnvSpec] = Registry(

@@ -1,17 +1,9 @@
-"""Other people's environments: anything with Gymnasium's spaces, `reset` and `step`, as vectors and a Task.
-
-find_env("safe-pendulum")            one of ours
-find_env("my_module:make_env")       your own, from a module or a file (`plant.py:make_env`)
-find_env("CartPole-v1")              a Gymnasium id
-"""
+"""Any environment with Gymnasium's spaces, `reset` and `step` as vectors and a Task."""
 
 from __future__ import annotations
 
 import math
-import numbers
-from collections.abc import Callable
-from functools import cache, partial
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -19,16 +11,13 @@ import numpy as np
 from gymnasium import spaces
 
 from guss.constraint import Constraint
-from guss.envs import ENVS, EnvSpec
-from guss.envs.workers import Failure, Worker
-from guss.envs.wrappers import cost_value, five_values
-from guss.errors import GussError, UnknownNameError
-from guss.loading import load_object
+from guss.envs.stepping import VectorSteps
+from guss.envs.workers import AnyWorker, Failure, Worker
+from guss.envs.wrappers import cost_value
+from guss.errors import GussError
 from guss.spaces import named
 from guss.task import Task
 from guss.types import Actions, ContinuousActions, DiscreteActions, Observations
-from guss.usercode import check_user_code
-from guss.validation import convert
 
 PATIENCE = 60.0
 """Seconds that the first reset and the first step of an environment may take."""
@@ -105,26 +94,15 @@ def actions_of(space: Any) -> Actions:
     )
 
 
-def _for_env(space: Any, action: Any) -> Any:
-    """An action as the environment wants it; rounding to its type does not bring it out of its bounds."""
-    if isinstance(space, spaces.Discrete):
-        return int(action)
-    shaped = np.asarray(action).reshape(space.shape).astype(space.dtype)
-    return np.asarray(np.clip(shaped, space.low, space.high)) if isinstance(space, spaces.Box) else shaped
-
-
-class Adapted:
-    """Somebody's environment as guss sees it: vectors in and out, five values a step, the fifth with the costs."""
+class Adapted(VectorSteps):
+    """An environment as guss uses it: `VectorSteps`, and what its spaces and wrappers say of it."""
 
     def __init__(self, env: Any) -> None:
-        missing = [name for name in ("observation_space", "action_space", "reset", "step") if not hasattr(env, name)]
-        if missing:
-            raise GussError(
-                f"{type(env).__name__} is not an environment: it has no {' and no '.join(missing)} "
-                f"(expected a gymnasium.Env, or something with the same parts)"
-            )
-        self.env = env
+        super().__init__(env)
         self.observations, self.actions = observations_of(env.observation_space), actions_of(env.action_space)
+        if self.action_start is not None and isinstance(self.actions, DiscreteActions):
+            first = tuple(a + b for a, b in zip(self.actions.first, self.action_start, strict=True))
+            self.actions = replace(self.actions, start=first)
         self.observations = named(self.observations, self._attribute("observation_names"))
         self.actions = named(self.actions, self._attribute("action_names"))
 
@@ -150,49 +128,6 @@ class Adapted:
             layer = getattr(layer, "env", None)
         return None if spec is None else getattr(spec, "max_episode_steps", None)
 
-    def reset(self, seed: int | None) -> tuple[np.ndarray, dict[str, Any]]:
-        """The first observation, and what else it says."""
-        result = self.env.reset(seed=seed)
-        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
-            raise GussError(
-                f"reset of {_name(self.env)} must return (observation, info), as Gymnasium's, got "
-                f"{type(result).__name__}"
-            )
-        return self._vector(result[0]), result[1]
-
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One step; six values, as Safety-Gymnasium's (the cost third), become five."""
-        result = self.env.step(_for_env(self.env.action_space, action))
-        obs, reward, terminated, truncated, info = five_values(result, _name(self.env))
-        if not isinstance(np.asarray(reward).item() if np.size(reward) == 1 else None, numbers.Real):
-            raise GussError(f"the reward of {_name(self.env)} must be one number, got {reward!r}")
-        return self._vector(obs), float(np.asarray(reward).item()), bool(terminated), bool(truncated), info
-
-    def close(self) -> None:
-        """Done with it."""
-        if hasattr(self.env, "close"):
-            self.env.close()
-
-    def _vector(self, obs: Any) -> np.ndarray:
-        space = self.env.observation_space
-        try:
-            plain = obs if isinstance(space, spaces.Box) else spaces.flatten(space, obs)
-            flat = np.array(plain, np.float32).reshape(-1)
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-            raise GussError(
-                f"{_name(self.env)} gave an observation that is not in its space {space}: {obs!r}"
-            ) from error
-        if flat.shape != (self.observations.size,):
-            raise GussError(
-                f"{_name(self.env)} gave an observation of {flat.size} numbers, its space {space} has "
-                f"{self.observations.size}"
-            )
-        return flat
-
-
-def _name(env: Any) -> str:
-    return type(getattr(env, "unwrapped", env)).__name__
-
 
 # -------------------------------------------------------------------------------------------------------------- costs
 
@@ -216,10 +151,17 @@ def no_cost_error(name: str, info: dict[str, Any]) -> GussError:
 # --------------------------------------------------------------------------------------------------------- the Task
 
 
-def describe(env: Adapted, name: str, *, episode_length: int | None = None, without_cost: bool = False) -> Task:
+def describe(
+    env: Adapted,
+    name: str,
+    *,
+    episode_length: int | None = None,
+    without_cost: bool = False,
+    worker: AnyWorker | None = None,
+) -> Task:
     """A Task of what an environment says of itself; reward, costs, behaviour and the end of episodes are learned.
 
-    To know the names of its costs it is reset and stepped once, with the action nearest to zero.
+    To know the names of its costs it is reset and stepped once by `worker`, with the action nearest to zero.
     """
     length = episode_length or env.episode_length
     if length is None:
@@ -230,8 +172,11 @@ def describe(env: Adapted, name: str, *, episode_length: int | None = None, with
     constraints: list[Constraint] = []
     if not without_cost:
         neutral = np.asarray(np.reshape(env.actions.neutral(), env.actions.shape), env.actions.dtype)
-        info = first_step(env, name, neutral)
-        told = reported_costs(info)
+        info = first_step(worker or Worker(lambda: env, owns=False), name, neutral)
+        try:
+            told = reported_costs(info)
+        except GussError as error:
+            raise GussError(f"the environment {name}, on its first step: {error}") from error
         if told is None:
             raise no_cost_error(name, info)
         constraints = [Constraint(each, hard=each in env.hard_limits) for each in told]
@@ -248,15 +193,20 @@ def describe(env: Adapted, name: str, *, episode_length: int | None = None, with
     )
 
 
-def first_step(env: Adapted, name: str, action: np.ndarray) -> dict[str, Any]:
-    """What an environment says on its first step; one that cannot be reset or stepped is told."""
-    worker = Worker(lambda: env, owns=False)
-    for method, args in (("reset", (0,)), ("step", (action,))):
-        worker.ask(method, args)
-        answer = worker.answer(PATIENCE)
-        if isinstance(answer, Failure):
-            raise GussError(f"the environment {name} fails on its first {method}: {answer}")
-    return answer[4]
+def first_step(worker: AnyWorker, name: str, action: np.ndarray) -> dict[str, Any]:
+    """What an environment reports on its first step; one that cannot be reset or stepped is an error."""
+    asked(worker, f"the environment {name} fails on its first reset", "reset", 0)
+    return asked(worker, f"the environment {name} fails on its first step", "step", action)[4]
+
+
+def asked(worker: AnyWorker, failing: str, method: str, *args: Any) -> Any:
+    """What a worker answers; an error that begins with `failing` if it fails."""
+    worker.ask(method, args)
+    answer = worker.answer(PATIENCE)
+    if isinstance(answer, Failure):
+        why = f"it took longer than {PATIENCE:g} s" if answer.kind == "timeout" else answer.text
+        raise GussError(f"{failing}: {why}") from answer.error
+    return answer
 
 
 def check_spaces(env: Adapted, task: Task) -> None:
@@ -275,80 +225,9 @@ def check_spaces(env: Adapted, task: Task) -> None:
     elif fits and isinstance(mine, DiscreteActions) and isinstance(theirs, DiscreteActions):
         fits = (mine.num_values, mine.first, mine.scalar) == (theirs.num_values, theirs.first, theirs.scalar)
     if not fits:
-        raise GussError(f"task {task.name!r} has the actions {mine}, the environment has {env.env.action_space}")
-
-
-# ------------------------------------------------------------------------------------------------------- finding them
-
-
-def find_env(name: str, *, episode_length: int | None = None, without_cost: bool = False) -> EnvSpec:
-    """The environment of that name: one of ours, a Gymnasium id, or `module:function` (or `file.py:function`).
-
-    The function returns a Gymnasium environment, a pair (environment, Task) where reward and cost are known, or a Task
-    with `step` and `reset`, whose episodes are then compiled.
-    """
-    convert(name, str, "the environment's name")
-    ours = {entry.item.gym_id: entry.item for entry in ENVS} | {entry.name: entry.item for entry in ENVS}
-    if name not in ours:
-        check_user_code(f"the environment {name!r}")
-        return _own(name, Path.cwd(), episode_length, without_cost)
-    if episode_length is not None or without_cost:
-        raise GussError(f"{name} is described already: --episode-length and --without-cost are for others")
-    return ours[name]
-
-
-@cache
-def _own(name: str, cwd: Path, episode_length: int | None, without_cost: bool) -> EnvSpec:
-    """Looked at once in a process: to describe an environment is to touch it."""
-    if ":" in name:
-        found = load_object(name)
-    elif name in gymnasium.registry:
-        found = partial(gymnasium.make, name, disable_env_checker=True)
-    else:
-        raise UnknownNameError("environment", name, [*(e.name for e in ENVS), *gymnasium.registry])
-    return spec_of(found, name, episode_length=episode_length, without_cost=without_cost)
-
-
-def spec_of(found: Any, name: str, *, episode_length: int | None = None, without_cost: bool = False) -> EnvSpec:
-    """The EnvSpec of what a name stands for."""
-    if isinstance(found, EnvSpec):
-        return found
-    if isinstance(found, Task):
-        return EnvSpec("", lambda: found)
-    if isinstance(found, gymnasium.Env):
-        raise GussError(f"{name} is an environment; give a function that makes one, since every seed needs its own")
-    if not callable(found):
-        raise GussError(
-            f"{name} must be a function that makes an environment, or a guss.Task, got {type(found).__name__}"
-        )
-    made = found()
-    if isinstance(made, Task | EnvSpec):
-        return spec_of(made, name)
-    first, known = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
-    if (known is not None and not isinstance(known, Task)) or not hasattr(first, "step"):
-        raise GussError(
-            f"{name} must return an environment, a pair (environment, guss.Task) or a guss.Task, got "
-            f"{type(first if known is None else known).__name__}"
-        )
-
-    def make_env() -> Adapted:
-        again = found()
-        return Adapted(again[0] if known is not None else again)
-
-    env = Adapted(first)
-    try:
-        if known is None:
-            task = describe(env, name, episode_length=episode_length, without_cost=without_cost)
-        else:
-            task = known.with_end(hosted=True)
-            check_spaces(env, task)
-    finally:
-        env.close()
-    return EnvSpec("", lambda: task, make_env=make_env)
-
-
-def as_maker(spec: EnvSpec) -> Callable[[], Adapted]:
-    """A function that makes one more of them."""
-    if spec.make_env is not None:
-        return spec.make_env
-    return lambda: Adapted(gymnasium.make(spec.gym_id, disable_env_checker=True))
+        message = f"task {task.name!r} has the actions {mine}, the environment has {env.env.action_space}"
+        if isinstance(mine, DiscreteActions) and isinstance(theirs, DiscreteActions) and mine.scalar != theirs.scalar:
+            single = "a single number" if theirs.scalar else "an array of one number"
+            message += f": its action is {single}, so write DiscreteActions({theirs.num_values}, start={theirs.first}, "
+            message += f"scalar={theirs.scalar})"
+        raise GussError(message)

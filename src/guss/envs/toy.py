@@ -146,7 +146,8 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """Walk from start to goal in a square world without entering the unsafe areas.
 
     ## Action space
-    `MultiDiscrete([3, 3], start=[-1, -1])`: the step in x and in y, each −1, 0 or 1.
+    `MultiDiscrete([3, 3])`: the step in x and in y, 0 for −1, 1 for 0 and 2 for 1 (libraries such as Stable-Baselines3
+    take all actions to start at 0). The Task `safe-toy` counts −1, 0, 1: `task_action_start` says so to guss.
 
     ## Observation space
     `Box(0, size, (2,), float32)`: the position (x, y). Walls stop the agent at 0 and at `size` (50).
@@ -172,6 +173,7 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
+    task_action_start = (-1, -1)
 
     def __init__(self, layout: ToyLayout | str | Path = PAPER_LAYOUT, render_mode: str | None = None) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
@@ -179,7 +181,7 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.layout = layout if isinstance(layout, ToyLayout) else ToyLayout.from_toml(layout)
         self.render_mode = render_mode
         self.observation_space = gymnasium.spaces.Box(0.0, self.layout.size, (2,), np.float32)
-        self.action_space = gymnasium.spaces.MultiDiscrete([3, 3], start=[-1, -1])
+        self.action_space = gymnasium.spaces.MultiDiscrete([3, 3])
         self._areas = self.layout.areas()
         self._goal = np.asarray(self.layout.goal, np.float32)
         self._path: list[np.ndarray] = []
@@ -201,10 +203,11 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """One step."""
         if not self._path:
             raise GussError("SafeToyEnv.step() was called before reset()")
-        move = np.asarray(action)
-        if not self.action_space.contains(move.astype(np.int64)) or (move != np.rint(move)).any():
-            raise GussError(f"a toy action is two numbers out of −1, 0, 1, got {move.tolist()}")
-        position = np.clip(self._path[-1] + move.astype(np.float32), 0.0, self.layout.size).astype(np.float32)
+        choice = np.asarray(action)
+        if not self.action_space.contains(choice.astype(np.int64)) or (choice != np.rint(choice)).any():
+            raise GussError(f"a toy action is two numbers out of 0, 1, 2, got {choice.tolist()}")
+        move = choice.astype(np.float32) + np.asarray(self.task_action_start, np.float32)
+        position = np.clip(self._path[-1] + move, 0.0, self.layout.size).astype(np.float32)
         self._path.append(position)
         reward = -float(((position - self._goal) ** 2).sum())
         return position.copy(), reward, False, False, self._info(position)

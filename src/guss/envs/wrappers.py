@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import numbers
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -249,33 +250,39 @@ class FiveValues(gymnasium.Env[Any, Any]):
             self.env.close()
 
 
-def five_values(values: Any, name: str) -> Step:
-    """What a step returned, five values; of six the cost, the third, goes into `info`."""
+def five_values(values: Any, name: str) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """What a step returned, of one environment or of several, as five values; of six the cost goes into `info`."""
     count = len(values) if isinstance(values, tuple) else 0
-    if count == 5:
-        return values
-    if count != 6:
+    if count not in (5, 6):
         came = f"{count} values" if count else type(values).__name__
         raise GussError(
             f"step of {name} must return (observation, reward, terminated, truncated, info), or six values with the "
             f"cost third, got {came}; Gym before 0.26 had 4"
         )
-    obs, reward, cost, terminated, truncated, info = values
-    return (
-        obs,
-        reward,
-        terminated,
-        truncated,
-        {**info, "cost": cost_value(cost, f"the third of the six values of {name}, the cost,")},
-    )
+    info = values[-1]
+    if not isinstance(info, dict):
+        raise GussError(f"step of {name} must return `info` as a dict, its last value, got {type(info).__name__}")
+    if count == 5:
+        return values
+    obs, reward, cost, terminated, truncated, _ = values
+    told = cost_value(cost, f"the third of the six values of {name}, the cost,")
+    return obs, reward, terminated, truncated, {**info, "cost": told}
+
+
+def one_number(value: Any) -> float | None:
+    """A number, a bool or an array of one of them as a float; None for anything else."""
+    try:
+        array = np.asarray(float(value) if isinstance(value, numbers.Real) else value)
+    except ValueError:  # lists of different lengths
+        return None
+    return float(array.reshape(())) if array.size == 1 and array.dtype.kind in "fiub" else None
 
 
 def cost_value(value: Any, where: str = 'info["cost"]') -> float:
     """A reported cost as one finite number. What is not a number must not count as safe, so it is an error."""
-    array = np.asarray(value)
-    if array.size != 1 or array.dtype.kind not in "fiub":
+    number = one_number(value)
+    if number is None:
         raise GussError(f"{where} must be one number, 1 on an unsafe step and 0 elsewhere, got {value!r}")
-    number = float(array.reshape(()))
     if not 0.0 <= number < math.inf:
         wrong = "is negative" if number < 0.0 else "is not finite"
         raise GussError(f"{where} {wrong}: {value!r}; a cost is 1 on an unsafe step and 0 elsewhere")

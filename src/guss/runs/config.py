@@ -10,7 +10,7 @@ from guss.agent.traces import Trace
 from guss.baselines import BASELINES
 from guss.baselines.base import Baseline
 from guss.envs import EnvSpec
-from guss.envs.adapting import find_env
+from guss.envs.finding import find_env
 from guss.errors import GussError, UnknownNameError
 from guss.limits import MAX_SEEDS
 from guss.planners import PLANNERS, checked_settings
@@ -40,6 +40,8 @@ class RunConfig(AgentSettings):
     """An environment of the user's own tells no cost: nothing is unsafe."""
     step_timeout: float = 60.0
     """Seconds that a step of an environment may take; beyond, its episode is given up."""
+    env_process: bool = False
+    """Each environment in its own process, which can be killed; otherwise in a thread. Results are the same."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -100,6 +102,7 @@ class RunConfig(AgentSettings):
         """As plain data; of logged data, and of what was added later, only where they are used."""
         silent = [] if self.data is not None else ["data", "data_rows"]
         default = {"overlap": False, "episode_length": None, "without_cost": False, "step_timeout": 60.0}
+        default |= {"env_process": False}
         silent += [name for name, value in default.items() if getattr(self, name) == value]
         if self.baseline is not None:
             silent += ["horizon", "budget"]
@@ -139,6 +142,7 @@ def config_from(
     for name in preset.get("baselines", {}):
         BASELINES[name]  # raises on unknown names
     how = {"episode_length": chosen.get("episode_length"), "without_cost": chosen.get("without_cost", False)}
+    how |= {"process": chosen.get("env_process", False)}
     if "reward" in find_env(env, **how).make_task().unknown:
         preset = {"initial_episodes": UNKNOWN_EPISODES} | preset
     if method in BASELINES.names():
@@ -160,4 +164,5 @@ def seeds_from(first: int, count: int) -> tuple[int, ...]:
 
 def spec_of_run(config: RunConfig) -> EnvSpec:
     """The environment that a run is on."""
-    return find_env(config.env, episode_length=config.episode_length, without_cost=config.without_cost)
+    how: Any = {"without_cost": config.without_cost, "process": config.env_process}
+    return find_env(config.env, episode_length=config.episode_length, **how)

@@ -15,7 +15,7 @@ import jax
 from guss.agent.agent import Agent, Episode
 from guss.agent.storing import check_learner, report_from
 from guss.checkpoint import Stored
-from guss.envs.adapting import as_maker
+from guss.envs.finding import as_maker
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.integrity import episode_rows

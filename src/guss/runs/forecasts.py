@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from guss.envs.adapting import find_env
+from guss.envs.finding import find_env
 from guss.runs.config import RunConfig
 
 COMPILE = 15.0  # a run

@@ -13,7 +13,8 @@ from jaxtyping import Array
 
 from guss.agent.episodes import compile_episodes, run_episodes
 from guss.agent.exploration import explore_episodes
-from guss.agent.hosting import Actor, Fleet, Played, compile_plans, planning_actor, play, random_actor
+from guss.agent.fleets import Fleet
+from guss.agent.hosting import Actor, Played, compile_plans, planning_actor, play, random_actor
 from guss.agent.learner import Batch, Learner, diverged, divergence_error
 from guss.agent.systems import Checked, check_finite, with_names
 from guss.agent.traces import Trace

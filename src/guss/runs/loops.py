@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from guss.agent.hosting import Fleet, Played, make_fleet
+from guss.agent.fleets import Fleet, make_fleet
+from guss.agent.hosting import Played
 from guss.agent.storing import check_signature, signature, stored_signature
 from guss.checkpoint import Stored
 from guss.errors import GussError
@@ -71,7 +72,14 @@ class Loop:
                 )
             half = -(-len(config.seeds) // (1 + config.overlap))
             parts = [config.seeds[i : i + half] for i in range(0, len(config.seeds), half)]
-            self.fleets = [make_fleet(self.task, spec, seeds, config.step_timeout, at_once) for seeds in parts]
+            process = (spec.source or spec.gym_id or config.env) if config.env_process else None
+            how: Any = (config.step_timeout, at_once, process)
+            self.fleets = [make_fleet(self.task, spec, seeds, *how) for seeds in parts]
+        elif config.env_process:
+            raise GussError(
+                f"--env-process is for environments that are stepped in Python; the episodes of {config.env} are "
+                f"compiled, and nothing of them can hang"
+            )
         self.on_stage: OnStage = None
         """Called with what takes time now: compiling, fitting."""
         self.done = 0

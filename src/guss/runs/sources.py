@@ -70,7 +70,7 @@ def _environment(config: RunConfig) -> str:
 
 def _files(name: str) -> dict[str, str]:
     """Checksums of a module's file and of what it imports from its folder or package, by their paths there."""
-    if not name or name.partition(".")[0] in OURS:
+    if not name or (not name.endswith(".py") and name.partition(".")[0] in OURS):
         return {}
     module = load_module(name) if name.endswith(".py") else sys.modules.get(name)
     if module is None or getattr(module, "__file__", None) is None:

@@ -1,0 +1,125 @@
+"""One step of any environment as vectors. Without JAX, since processes that hold a single environment use it too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from guss.envs.wrappers import five_values, one_number
+from guss.errors import GussError
+
+PARTS = ("observation_space", "action_space", "reset", "step")
+
+
+class VectorSteps:
+    """An environment with vectors in and out, and five values a step, the fifth with the costs."""
+
+    def __init__(self, env: Any) -> None:
+        missing = [name for name in PARTS if not hasattr(env, name)]
+        if missing:
+            what = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
+            raise NotAnEnvironmentError(
+                f"{what} is not an environment: it has no {' and no '.join(missing)} "
+                f"(expected a gymnasium.Env, or something with the same parts)"
+            )
+        self.env = env
+        self.action_start = getattr(getattr(env, "unwrapped", env), "task_action_start", None)
+        """What the environment's discrete action 0 is for a Task, in every dimension; None: they count alike."""
+
+    def reset(self, seed: int | None) -> tuple[np.ndarray, dict[str, Any]]:
+        """The first observation, and what else it says."""
+        result = self.env.reset(seed=seed)
+        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
+            pair = isinstance(result, tuple) and len(result) == 2
+            came = f"a pair with {type(result[1]).__name__} as info" if pair else type(result).__name__
+            raise GussError(
+                f"reset of {name_of(self.env)} must return (observation, info), info a dict, got {came}; Gym before "
+                f"0.26 returned the observation alone"
+            )
+        return self._vector(result[0]), result[1]
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One step; six values, as Safety-Gymnasium's (the cost third), become five."""
+        try:
+            shifted = action if self.action_start is None else np.asarray(action) - np.asarray(self.action_start)
+            result = self.env.step(action_for(self.env.action_space, shifted))
+        except (TypeError, ValueError) as error:
+            if "unpack" not in str(error):
+                raise
+            raise GussError(
+                f"step of {name_of(self.env)} or one of its wrappers failed ({error}): step must return (observation, "
+                f"reward, terminated, truncated, info); Gym before 0.26 had 4 values"
+            ) from error
+        obs, reward, terminated, truncated, info = five_values(result, name_of(self.env))
+        number = one_number(reward)
+        if number is None:
+            raise GussError(f"the reward of {name_of(self.env)} must be one number, got {reward!r}")
+        ends = self._flag("terminated", terminated), self._flag("truncated", truncated)
+        return self._vector(obs), number, *ends, info
+
+    def space(self) -> tuple[tuple[int, ...] | None, str]:
+        """The shape of an observation as the environment has it, and its space in words."""
+        return getattr(self.env.observation_space, "shape", None), str(self.env.observation_space)
+
+    def reseed(self, seed: int) -> int:
+        """Give every random generator that the environment and its wrappers hold another state; how many there are."""
+        layer, found = self.env, dict[int, np.random.Generator | np.random.RandomState]()
+        while layer is not None:
+            for value in vars(layer).values() if hasattr(layer, "__dict__") else ():
+                if isinstance(value, np.random.Generator | np.random.RandomState):
+                    found[id(value)] = value
+            layer = vars(layer).get("env") if hasattr(layer, "__dict__") else None
+        for number, each in enumerate(found.values()):
+            kind = type(each._bit_generator if isinstance(each, np.random.RandomState) else each.bit_generator)
+            state = kind(np.random.SeedSequence([seed, number])).state
+            if isinstance(each, np.random.RandomState):
+                each.set_state(dict(state))
+            else:
+                each.bit_generator.state = state
+        return len(found)
+
+    def close(self) -> None:
+        """Done with it."""
+        if hasattr(self.env, "close"):
+            self.env.close()
+
+    def _flag(self, what: str, value: Any) -> bool:
+        number = one_number(value)
+        if number is None:
+            raise GussError(f"`{what}` of {name_of(self.env)} must be True or False, got {value!r}")
+        return bool(number)
+
+    def _vector(self, obs: Any) -> np.ndarray:
+        space = self.env.observation_space
+        try:
+            plain = obs if isinstance(space, spaces.Box) else spaces.flatten(space, obs)
+            flat = np.array(plain, np.float32).reshape(-1)
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+            raise GussError(
+                f"{name_of(self.env)} gave an observation that is not in its space {space}: {obs!r}"
+            ) from error
+        size = spaces.flatdim(space)
+        if flat.shape != (size,):
+            raise GussError(
+                f"{name_of(self.env)} gave an observation of {flat.size} numbers, its space {space} has {size}"
+            )
+        return flat
+
+
+class NotAnEnvironmentError(GussError):
+    """Something that lacks spaces, `reset` or `step`."""
+
+
+def action_for(space: Any, action: Any) -> Any:
+    """An action as the environment wants it; rounding to its type does not bring it out of its bounds."""
+    if isinstance(space, spaces.Discrete):
+        return int(action)
+    shaped = np.asarray(action).reshape(space.shape).astype(space.dtype)
+    return np.asarray(np.clip(shaped, space.low, space.high)) if isinstance(space, spaces.Box) else shaped
+
+
+def name_of(env: Any) -> str:
+    """The environment's class, without its wrappers."""
+    return type(getattr(env, "unwrapped", env)).__name__
