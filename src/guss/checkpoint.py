@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from guss.errors import GussError
+from guss.files import file_error
 from guss.limits import Budget, read_npz, reading
 
 FORMAT, SCHEMA = "guss-checkpoint", 1
@@ -74,7 +75,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):  # the first error is the one to tell
             temporary.unlink()
-        raise GussError(f"cannot write {path}: {error.strerror}") from error
+        raise file_error(path, error) from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -116,7 +117,7 @@ def load(path: Path, kind: str) -> Stored:
     try:
         header = json.loads(first)
         known = isinstance(header, dict) and header.get("format") == FORMAT
-    except ValueError:
+    except (ValueError, RecursionError):
         known = False
     if not known:
         raise GussError(f"{path} is not a checkpoint of guss")

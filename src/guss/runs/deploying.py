@@ -19,8 +19,8 @@ from guss.checkpoint import Stored
 from guss.envs.adapting import as_maker
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.runs.config import RunConfig, spec_of_run
+from guss.runs.lines import read_episodes
 from guss.runs.loops import Loop
-from guss.runs.records import read_lines
 from guss.runs.running import final_models, newest_checkpoint, read_config
 from guss.runs.sources import warn_if_changed
 from guss.task import Task
@@ -110,7 +110,7 @@ def _environment(config: RunConfig) -> tuple[Any, Task | None]:
 
 def _history(home: Path, seed: int, done: int) -> list[Episode]:
     """The run's episodes of one seed, as an agent remembers its own."""
-    rows = [row for row in read_lines(home / "episodes.jsonl") if row["seed"] == seed and row["episode"] < done]
+    rows = [row for row in read_episodes(home) if row["seed"] == seed and row["episode"] < done]
     if [row["episode"] for row in rows] != list(range(done)):
         raise GussError(
             f"{home / 'episodes.jsonl'} has {len(rows)} of the {done} episodes of seed {seed}; "

@@ -68,7 +68,7 @@ def _place(line: bytes, size: int) -> Place | None:
     try:
         row = json.loads(line)
         place = tuple(row[name] for name in ("episode", "seed")[:size])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return place if all(isinstance(x, int) for x in place) else None
 

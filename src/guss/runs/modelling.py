@@ -24,7 +24,8 @@ from guss.models.examples import Examples
 from guss.models.judging import FitReport
 from guss.runs.config import spec_of_run
 from guss.runs.learning import batch_of, capacity_of
-from guss.runs.records import read_lines, read_start, trace_path
+from guss.runs.lines import read_episodes
+from guss.runs.records import read_start, trace_path
 from guss.runs.running import read_config
 from guss.spaces import TINY
 from guss.task import Grid, Task
@@ -64,9 +65,8 @@ def log_of_run(home: Path, episodes: int | None = None) -> Log:
     config = read_config(home)
     system = spec_of_run(config).make_task()
     task, planned = config.tasks(system)
-    done = min(
-        (sum(row["seed"] == seed for row in read_lines(home / "episodes.jsonl")) for seed in config.seeds), default=0
-    )
+    rows = read_episodes(home)
+    done = min((sum(row["seed"] == seed for row in rows) for seed in config.seeds), default=0)
     wanted = done if episodes is None else episodes
     if not (config.data is None) <= wanted <= done:  # with logged data there is something to learn from before any
         raise GussError(f"{home} has {done} finished episodes, asked for {wanted}")

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
+from guss.files import check_folder, writing
 from guss.runs import films, maps
 from guss.runs.config import RunConfig
 from guss.runs.facts import is_bundled, read_stored
-from guss.runs.records import packed_bytes, raw_lines, read_lines, trace_path, write_packed
+from guss.runs.lines import raw_episodes, raw_timings, read_episodes
+from guss.runs.records import packed_bytes, trace_path, write_packed
 from guss.runs.running import checkpoint_path, read_config
 from guss.usercode import no_user_code
 
@@ -50,7 +52,8 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
 
 def check_target(home: Path, out: Path) -> Path:
     """The folder in `out` that a run is packed to; what is there already must be an earlier copy of the same run."""
-    target = out / home.name
+    target = out / home.resolve().name
+    check_folder(out)
     if target.resolve() == home.resolve():
         raise GussError(f"{out} is where {home.name} itself is: choose another folder with --out, so that it is a copy")
     if not target.exists():
@@ -64,7 +67,7 @@ def check_target(home: Path, out: Path) -> Path:
     if (target / "episodes.jsonl").exists():
         raise GussError(f"{target} holds the run itself, not a packed copy of it; nothing was changed")
     if (target / "episodes.jsonl.gz").exists():
-        there, here = (len(read_lines(place / "episodes.jsonl")) for place in (target, home))
+        there, here = (len(read_episodes(place)) for place in (target, home))
         if there > here:
             raise GussError(
                 f"{target} holds more of this run than {home}: {there} lines of episodes against {here}; nothing was "
@@ -81,12 +84,12 @@ def pack_run(home: Path, out: Path, *, film: bool = True, replay: bool = False, 
     """
     with no_user_code("a pack"):
         target, seeds = check_target(home, out), read_stored(home).config["seeds"]
-    rows = raw_lines(home / "episodes.jsonl")
+    rows = raw_episodes(home)
     done = _finished([row for row, _ in rows], len(seeds))
     if not done:
         raise GussError(f"{home} has no finished episode yet")
     lines = {"episodes.jsonl": b"".join(line for row, line in rows if row["episode"] in done)}
-    timings = raw_lines(home / "timings.jsonl")
+    timings = raw_timings(home)
     lines["timings.jsonl"] = b"".join(line for row, line in timings if row["episode"] in done)
     missing, made = [], {}
     with no_user_code("a pack"):
@@ -96,10 +99,8 @@ def pack_run(home: Path, out: Path, *, film: bool = True, replay: bool = False, 
         with nullcontext() if replay else no_user_code("a pack without --replay"):
             made[films.NAME], why = _film(home, done, replay, on_step)
         missing += [why] if why else []
-    try:
+    with writing(target):
         target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GussError(f"cannot make the folder {target}: {error.strerror}") from error
     write_atomically(target / "config.json", (home / "config.json").read_bytes())
     for name, content in lines.items():
         write_atomically(target / f"{name}.gz", packed_bytes(content))

@@ -13,6 +13,7 @@ lock              there while a process works on the run
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -30,6 +31,7 @@ from guss.agent.hosting import Played
 from guss.agent.traces import Trace, read_trace, write_trace
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
+from guss.files import file_error
 from guss.limits import MAX_PACKED, read_gzip
 from guss.task import Task
 from guss.types import Transition
@@ -57,16 +59,17 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 
 def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
     """Add JSON lines, on disk when this returns; all of them or, if there is no room, none."""
-    size = path.stat().st_size if path.exists() else 0
+    size = 0
     try:
+        size = path.stat().st_size if path.exists() else 0
         with path.open("ab") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        if path.exists():
+        with contextlib.suppress(OSError):  # the first error is the one to tell; half a line is dropped on resuming
             os.truncate(path, size)
-        raise GussError(f"cannot write {path}: {error.strerror}. What was finished before is kept") from error
+        raise GussError(f"{file_error(path, error)}. What was finished before is kept") from error
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -82,13 +85,15 @@ def raw_lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
     packed = path.with_name(f"{path.name}.gz")
     try:
         content = unpacked(packed) if packed.exists() else path.read_bytes()
-        return [(json.loads(line), line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
     except OSError as error:
         raise GussError(f"cannot read {path}: {error.strerror}") from error
-    except GussError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise GussError(f"{path} holds a line that is not JSON: {error}") from error
+    rows: list[tuple[dict[str, Any], bytes]] = []
+    for number, line in enumerate(content.split(b"\n")[:-1], 1):  # what follows the last newline was cut off
+        try:
+            rows.append((json.loads(line), line + b"\n"))
+        except (ValueError, RecursionError) as error:
+            raise GussError(f"{path} holds a line that is not JSON: line {number}, {error}") from error
+    return rows
 
 
 def packed_bytes(content: bytes) -> bytes:

@@ -22,8 +22,9 @@ from guss.errors import GussError, UnknownNameError
 from guss.planners.engine import Diagnostics, Monitor, Plan
 from guss.runs.config import spec_of_run
 from guss.runs.learning import PlanningLoop
+from guss.runs.lines import read_episodes
 from guss.runs.modelling import FitNews, fit_log, log_of_run
-from guss.runs.records import read_lines, trace_path, unsafe_steps
+from guss.runs.records import trace_path, unsafe_steps
 from guss.runs.running import checkpoint_after, read_config
 from guss.runs.showing import plain_view
 from guss.runs.sources import warn_if_changed
@@ -110,7 +111,7 @@ class Replay:
         if self.seed not in seeds:
             raise UnknownNameError("seed of the run", str(self.seed), [str(s) for s in seeds])
         self.row = seeds.index(self.seed)
-        done = sum(line["seed"] == self.seed for line in read_lines(home / "episodes.jsonl"))
+        done = sum(line["seed"] == self.seed for line in read_episodes(home))
         stored = [e for e in range(done) if trace_path(home, self.seed, e).exists()]
         self.episode = max(stored, default=done - 1) if episode is None else episode
         if not 0 <= self.episode < done:

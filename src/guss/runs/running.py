@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,10 +15,12 @@ from guss.agent.storing import report_numbers
 from guss.agent.traces import Trace
 from guss.checkpoint import Stored, sync_folder, write_atomically
 from guss.errors import GussError, GussWarning
+from guss.files import check_folder, writing
 from guss.runs.config import RunConfig
-from guss.runs.facts import KEY, facts_of
+from guss.runs.facts import KEY, facts_of, read_stored
 from guss.runs.integrity import RECORDS, Tally, kept_records
 from guss.runs.learning import PlanningLoop
+from guss.runs.lines import read_episodes
 from guss.runs.locking import locked
 from guss.runs.loops import EpisodeNews, FinalFit, Loop
 from guss.runs.maps import keep_maps
@@ -27,7 +28,6 @@ from guss.runs.policies import PolicyLoop
 from guss.runs.records import (
     SCHEMA,
     digest_of,
-    read_lines,
     read_start,
     run_folder,
     store_episodes,
@@ -39,6 +39,8 @@ from guss.runs.writers import check_writers, open_writers
 
 FINAL = "final.ckpt"
 """The models fitted to all episodes of a finished run; everything else of its state is in the last checkpoint."""
+DERIVED = ("maps.json.gz", "film.json.gz")
+"""What is made of a run's records, and has to be made again after more episodes."""
 PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
 OnEpisode = Callable[[EpisodeNews], Any] | None
 OnStep = Callable[[int], Any] | None
@@ -71,27 +73,29 @@ def run_one(
     check_writers(logs)
     if config.data != (None if data is None else digest_of(data)):
         raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
-    loop = make_loop(config, data)
     home = run_folder(out, config.env, config.method, config.to_json())
+    check_folder(home)
+    loop = make_loop(config, data)
     with locked(home):
         if (home / "config.json").exists() and not overwrite:
-            done = len({row["episode"] for row in read_lines(home / "episodes.jsonl")})
+            done = len({row["episode"] for row in read_episodes(home)})
             raise GussError(
                 f"{home} holds a run with these very settings, {done} of {config.episodes} episodes; "
                 f"go on with `guss run --resume {home}`, or start anew with --overwrite"
             )
-        for name in ("traces", "checkpoints"):
-            shutil.rmtree(home / name, ignore_errors=True)
-            (home / name).mkdir()
-        for name in (*PACKED, FINAL, "maps.json.gz", "film.json.gz", "eval.json"):  # of the run that was here before
-            (home / name).unlink(missing_ok=True)
-        for name in RECORDS:
-            (home / name).write_bytes(b"")
-        write_start(home, data)
         about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config, loop.task)}
         about["sources"] = source_digests(config)
-        write_json(home / "config.json", about)
-        sync_folder(home.parent)
+        with writing(home):
+            for name in ("traces", "checkpoints"):
+                shutil.rmtree(home / name, ignore_errors=True)
+                (home / name).mkdir()
+            for name in (*PACKED, FINAL, *DERIVED, "eval.json"):  # of the run that was here before
+                (home / name).unlink(missing_ok=True)
+            for name in RECORDS:
+                (home / name).write_bytes(b"")
+            write_start(home, data)
+            write_json(home / "config.json", about)
+            sync_folder(home.parent)
         _go_on(home, loop, on_episode, on_step, logs)
         _finish(home, loop, on_final)
     return home
@@ -126,11 +130,12 @@ def resume_run(
                 f"Restore its folder checkpoints/, or start over with --overwrite"
             )
         kept = _checked_records(home, loop, {"done": 0} if stored is None else stored.meta, previous)
-        for name, content in kept.items():  # what was recorded after the checkpoint, or in part, is done again
-            if not (home / name).exists() or (home / name).read_bytes() != content:
-                write_atomically(home / name, content)
-        for name in ("traces", "checkpoints"):
-            (home / name).mkdir(exist_ok=True)
+        with writing(home):
+            for name, content in kept.items():  # what was recorded after the checkpoint, or in part, is done again
+                if not (home / name).exists() or (home / name).read_bytes() != content:
+                    write_atomically(home / name, content)
+            for name in ("traces", "checkpoints"):
+                (home / name).mkdir(exist_ok=True)
         if not loop.over:
             (home / FINAL).unlink(missing_ok=True)
         _go_on(home, loop, on_episode, on_step, logs)
@@ -169,9 +174,10 @@ def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs:
             first, before = loop.done, loop.steps
             episodes, news, timing = loop.episode(on_step)
             seeds, kept = loop.config.seeds, loop.every_trace
-            rows = store_episodes(home, seeds, loop.task, first, news.phase, episodes, timing, before, kept)
-            sums = {name: tally.update() for name, tally in tallies.items()}
-            save_checkpoint(home, loop.done, loop.meta() | {"records": sums}, loop.state)
+            with writing(home):
+                rows = store_episodes(home, seeds, loop.task, first, news.phase, episodes, timing, before, kept)
+                sums = {name: tally.update() for name, tally in tallies.items()}
+                save_checkpoint(home, loop.done, loop.meta() | {"records": sums}, loop.state)
             writers.episode(rows, timing)
             if on_episode is not None:
                 on_episode(news)
@@ -206,15 +212,13 @@ def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:
 
 def read_config(home: Path) -> RunConfig:
     """The settings of a stored run."""
+    stored = read_stored(home)
     try:
-        stored = json.loads((home / "config.json").read_text())
-    except OSError as error:
-        raise GussError(f"{home} is not a run: cannot read its config.json ({error.strerror})") from error
-    except ValueError as error:
-        raise GussError(f"{home / 'config.json'} is not JSON: {error}") from error
-    if stored.get("schema", 0) > SCHEMA:
-        raise GussError(f"{home} has schema {stored['schema']}, this version of guss reads up to {SCHEMA}; update guss")
-    return settings_from_json(RunConfig, stored["config"])
+        return settings_from_json(RunConfig, stored.config)
+    except TypeError as error:
+        raise GussError(
+            f"{home / 'config.json'} is not of a run: one of its settings cannot be read: {error}"
+        ) from error
 
 
 # --------------------------------------------------------------------------------------------------------- checkpoints
@@ -229,7 +233,7 @@ def episodes_kept(home: Path) -> int:
     """Episodes that a run has for good: those before its last checkpoint; if none are kept, those of its records."""
     if (home / "checkpoints").is_dir():
         return max((int(path.stem.removeprefix("ep")) for path in _checkpoints(home)), default=0)
-    return len({row["episode"] for row in read_lines(home / "episodes.jsonl")})
+    return len({row["episode"] for row in read_episodes(home)})
 
 
 def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any) -> None:

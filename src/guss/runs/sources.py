@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import sys
 import warnings
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from guss.loading import load_module
 from guss.models import MODELS
 from guss.planners import PLANNERS
 from guss.runs.config import RunConfig, spec_of_run
+from guss.runs.facts import read_stored
 
 OURS = ("guss", "gymnasium")
 """Their versions are part of a run's provenance."""
@@ -42,7 +42,7 @@ def source_digests(config: RunConfig) -> dict[str, dict[str, str]]:
 
 def warn_if_changed(home: Path, config: RunConfig) -> None:
     """Warn if the code that a stored run began with differs from the code that is there now."""
-    stored = json.loads((home / "config.json").read_text()).get("sources", {})  # older runs have none
+    stored = read_stored(home).sources
     now = source_digests(config) if stored else {}
     for part, files in stored.items():
         changed = [name for name, digest in files.items() if now.get(part, {}).get(name) != digest]
