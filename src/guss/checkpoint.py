@@ -41,8 +41,11 @@ class Stored:
     meta: dict[str, Any]
     arrays: dict[str, np.ndarray]
 
-    def restore(self, like: T) -> T:
-        """The state, in the structure of `like`; every array must have the shape and type it has there."""
+    def restore(self, like: T, *, grow: bool = False) -> T:
+        """The state, in the structure of `like`; every array must have the shape and type it has there.
+
+        `grow`: buffers may be longer there; what is added to them is zero.
+        """
         leaves, structure = jax.tree_util.tree_flatten_with_path(like)
         names = [jax.tree_util.keystr(path) for path, _ in leaves]
         if missing := set(names) ^ set(self.arrays):
@@ -53,6 +56,8 @@ class Stored:
         new = []
         for name, (_, old) in zip(names, leaves, strict=True):
             array = self.arrays[name]
+            if grow and array.ndim == old.ndim and array.shape != old.shape:
+                array = np.pad(array, [(0, max(b - a, 0)) for a, b in zip(array.shape, old.shape, strict=True)])
             if (array.shape, array.dtype) != (old.shape, old.dtype):
                 raise GussError(
                     f"the checkpoint {self.path} does not fit this state: {name} is {array.dtype}{list(array.shape)}, "

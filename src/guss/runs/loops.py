@@ -19,6 +19,7 @@ from guss.errors import GussError
 from guss.models.judging import FitReport
 from guss.programs import release_programs
 from guss.runs.config import RunConfig, spec_of_run
+from guss.runs.extending import same_run, stopped_at_target
 from guss.runs.records import per_episode
 from guss.runs.timing import CompileClock
 
@@ -148,13 +149,15 @@ class Loop:
 
     def restore(self, stored: Stored) -> None:
         """Go on from a checkpoint."""
-        if stored.meta["config"] != self.config.to_json():
+        if not same_run(stored.meta, self.config):
             raise GussError(f"the checkpoint {stored.path} is of a run with other settings than its config.json")
         check_signature(f"the state in {stored.path}", stored_signature(stored.meta), self.planned)
-        self.done, self.over = stored.meta["done"], stored.meta["over"]
+        self.done = stored.meta["done"]
+        self.over = self.done >= self.config.episodes or stopped_at_target(stored.meta, self.config)
         whole = [self.done * self.task.episode_length] * len(self.config.seeds)  # where not told
         self.steps = np.asarray(stored.meta.get("steps", whole))
-        self.take(stored.restore(self.state), stored.meta["learner"])
+        longer = stored.meta["config"]["episodes"] < self.config.episodes
+        self.take(stored.restore(self.state, grow=longer), stored.meta["learner"])
 
     def finish(
         self, episodes: Sequence[Played], phase: str, r2: float | None, fit: float, play: float, clock: CompileClock

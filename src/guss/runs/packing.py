@@ -17,6 +17,7 @@ from guss.errors import GussError
 from guss.files import check_folder, writing
 from guss.runs import films, maps
 from guss.runs.config import RunConfig
+from guss.runs.extending import same_settings
 from guss.runs.facts import is_bundled, read_stored
 from guss.runs.lines import raw_episodes, raw_timings, read_episodes
 from guss.runs.records import packed_bytes, trace_path, write_packed
@@ -62,7 +63,7 @@ def check_target(home: Path, out: Path) -> Path:
         raise GussError(f"{target} is there already and holds no run; nothing was changed. Remove it first")
     if not (target / "config.json").exists():
         return target
-    if read_stored(target).config != read_stored(home).config:
+    if not same_settings(*(read_stored(place).config for place in (target, home))):
         raise GussError(f"{target} holds a run with other settings than {home}; nothing was changed")
     if (target / "episodes.jsonl").exists():
         raise GussError(f"{target} holds the run itself, not a packed copy of it; nothing was changed")

@@ -72,7 +72,7 @@ def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
         raise GussError(f"{file_error(path, error)}. What was finished before is kept") from error
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[Any]:
     """All JSON lines of a file; a last one that was cut off while writing does not count.
 
     A file that was packed since (`gzip episodes.jsonl`) is read as it is.
@@ -80,14 +80,14 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [row for row, _ in raw_lines(path)]
 
 
-def raw_lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
+def raw_lines(path: Path) -> list[tuple[Any, bytes]]:
     """The same with the bytes of each line."""
     packed = path.with_name(f"{path.name}.gz")
     try:
         content = unpacked(packed) if packed.exists() else path.read_bytes()
     except OSError as error:
         raise GussError(f"cannot read {path}: {error.strerror}") from error
-    rows: list[tuple[dict[str, Any], bytes]] = []
+    rows: list[tuple[Any, bytes]] = []
     for number, line in enumerate(content.split(b"\n")[:-1], 1):  # what follows the last newline was cut off
         try:
             rows.append((json.loads(line), line + b"\n"))

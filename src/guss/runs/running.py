@@ -17,6 +17,7 @@ from guss.checkpoint import Stored, sync_folder, write_atomically
 from guss.errors import GussError, GussWarning
 from guss.files import check_folder, writing
 from guss.runs.config import RunConfig
+from guss.runs.extending import Extension
 from guss.runs.facts import KEY, facts_of, read_stored
 from guss.runs.integrity import RECORDS, Tally, kept_records
 from guss.runs.learning import PlanningLoop
@@ -80,7 +81,7 @@ def run_one(
         if (home / "config.json").exists() and not overwrite:
             done = len({row["episode"] for row in read_episodes(home)})
             raise GussError(
-                f"{home} holds a run with these very settings, {done} of {config.episodes} episodes; "
+                f"{home} holds a run with these very settings, {done} of {read_config(home).episodes} episodes; "
                 f"go on with `guss run --resume {home}`, or start anew with --overwrite"
             )
         about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config, loop.task)}
@@ -108,9 +109,13 @@ def resume_run(
     on_step: OnStep = None,
     on_final: OnFinal = None,
     previous: bool = False,
+    more: Extension | None = None,
     logs: Sequence[str] = (),
 ) -> RunConfig:
-    """Go on with an interrupted run, from its last checkpoint or the one before; ends as if never interrupted."""
+    """Resume an interrupted run, from its last checkpoint or the one before; ends as if never interrupted.
+
+    `more`: extend it, also if it is finished.
+    """
     check_writers(logs)
     config = read_config(home)
     if any((home / name).exists() for name in PACKED):
@@ -119,9 +124,11 @@ def resume_run(
             f"the run that it is a copy of, or run it anew with --overwrite"
         )
     with locked(home):
+        stored, before = newest_checkpoint(home, previous), config
+        if more is not None:
+            config = more.apply(home, config, stored)
         loop = make_loop(config, read_start(home, config.data))
         warn_if_changed(home, config)
-        stored = newest_checkpoint(home, previous)
         if stored is not None:
             loop.restore(stored)
         elif (recorded := _recorded(home, loop)) > loop.at_once:  # a kill before the first checkpoint leaves one turn
@@ -136,8 +143,10 @@ def resume_run(
                     write_atomically(home / name, content)
             for name in ("traces", "checkpoints"):
                 (home / name).mkdir(exist_ok=True)
-        if not loop.over:
-            (home / FINAL).unlink(missing_ok=True)
+            if more is not None and config != before:
+                more.store(home, before, config)
+            if not loop.over and not _is_final(home, loop.done):
+                (home / FINAL).unlink(missing_ok=True)
         _go_on(home, loop, on_episode, on_step, logs)
         _finish(home, loop, on_final)
     return config
@@ -178,6 +187,8 @@ def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs:
                 rows = store_episodes(home, seeds, loop.task, first, news.phase, episodes, timing, before, kept)
                 sums = {name: tally.update() for name, tally in tallies.items()}
                 save_checkpoint(home, loop.done, loop.meta() | {"records": sums}, loop.state)
+                for name in DERIVED:
+                    (home / name).unlink(missing_ok=True)
             writers.episode(rows, timing)
             if on_episode is not None:
                 on_episode(news)
@@ -186,9 +197,8 @@ def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs:
 
 def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:
     """Fit to all episodes and keep the models, unless that is done already."""
-    with contextlib.suppress(GussError):  # a file that cannot be read is made again
-        if not loop.learned or final_models(home, loop.done) is not None:
-            return
+    if not loop.learned or _is_final(home, loop.done):
+        return
     if on_final is not None:
         on_final(None)
     try:
@@ -271,6 +281,13 @@ def final_models(home: Path, done: int) -> Stored | None:
         return None
     stored = checkpoint.load(home / FINAL, "final")
     return stored if stored.meta["done"] == done else None
+
+
+def _is_final(home: Path, done: int) -> bool:
+    """The same as whether there are any; a file that cannot be read counts for none, and is made again."""
+    with contextlib.suppress(GussError):
+        return final_models(home, done) is not None
+    return False
 
 
 def checkpoint_path(home: Path, episodes: int) -> Path:
