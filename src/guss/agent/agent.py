@@ -145,7 +145,7 @@ class Agent:
     @property
     def phase(self) -> str:
         """Who acts in the episode under way: "random", "initial_policy" or "plan"."""
-        if not self.settings.is_random(self.episode):
+        if not self._first:
             return "plan"
         return "random" if self.initial_policy is None or not self.settings.plans else "initial_policy"
 
@@ -369,6 +369,9 @@ class Agent:
         self._key_reset, self._key_steps = jax.random.split(self._key_episode)
         self._key_first = jax.random.split(self._key_episode, 3)[1]
         self._memory = self.planner.first_memory()
+        past, length = sum(episode.steps for episode in self.history), self.task.episode_length
+        planned = any(episode.phase == "plan" for episode in self.history)
+        self._first = not planned and self.settings.is_random(self.episode, past, length)
 
     def _close(self) -> None:
         """The episode is over: evaluate the model on it, keep its transitions, write down what it came to."""

@@ -23,6 +23,7 @@ PRESET_KEYS = (
     "horizon",
     "budget",
     "initial_episodes",
+    "initial_steps",
     "explore",
     "planning_margin",
     "learned",
@@ -31,6 +32,8 @@ PRESET_KEYS = (
 )
 UNKNOWN_EPISODES = 3
 """Random episodes at the start where reward and cost are not known: what is safe must have been met, too."""
+MOST_FIRST_STEPS = 200
+"""Random steps at the start that are enough where a user does not say how many."""
 PRESET_TABLES = ("model", "fit", "planners", "baselines")
 
 
@@ -54,6 +57,9 @@ class AgentSettings:
     """How it is trained."""
     initial_episodes: int = 1
     """Episodes with random actions (or the user's own controller) at the start."""
+    initial_steps: int | None = None
+    """Steps that these episodes have at least, in all: more of them are played where they end early. None: as many as
+    `initial_episodes` episodes of full length have, but at most 200."""
     explore: str = "smooth"
     """How random actions follow each other: smooth or iid."""
     planning_margin: float | dict[str, float] = 0.0
@@ -70,6 +76,8 @@ class AgentSettings:
         self.check_method()
         if self.initial_episodes < 0:
             raise GussError(f"initial_episodes must not be negative, got {self.initial_episodes}")
+        if self.initial_steps is not None and self.initial_steps < 0:
+            raise GussError(f"initial_steps must not be negative, got {self.initial_steps}")
         if self.explore not in EXPLORE:
             raise UnknownNameError("way to explore", self.explore, EXPLORE)
         for name in self.learned:
@@ -90,9 +98,14 @@ class AgentSettings:
         """Whether there is a model to fit."""
         return self.plans and self.model != "oracle"
 
-    def is_random(self, episode: int) -> bool:
-        """Whether an episode's actions are random ones."""
-        return not self.plans or episode < self.initial_episodes
+    def is_random(self, episode: int, steps: int, episode_length: int) -> bool:
+        """Whether an episode's actions are random ones, after so many `steps` in the episodes before it."""
+        return not self.plans or self.begins(episode, steps, episode_length)
+
+    def begins(self, episode: int, steps: int, episode_length: int) -> bool:
+        """Whether an episode is one of the first, before there are enough data to learn from."""
+        whole = min(self.initial_episodes * episode_length, MOST_FIRST_STEPS)
+        return episode < self.initial_episodes or steps < (whole if self.initial_steps is None else self.initial_steps)
 
     def explores(self) -> str:
         """How random actions follow each other: the random method draws each on its own."""
@@ -117,6 +130,7 @@ class AgentSettings:
         """As plain data; what was added later and is not used is not mentioned."""
         late = ("planning_margin", "learned", "hard", "unknown_unsafe")
         silent = [name for name in late if not getattr(self, name)]
+        silent += ["initial_steps"] if self.initial_steps is None else []
         plain = {k: v for k, v in json.loads(json.dumps(dataclasses.asdict(self))).items() if k not in silent}
         for name in ("cost_blur", "reward_margin", "reach"):
             if getattr(self.fit, name) == getattr(FitSettings, name):
@@ -147,7 +161,7 @@ def settings_from(
     model |= own.pop("model", {})  # a method's own come first
     schooling = preset.get("fit", {}) | own.pop("fit", {})
     values |= {"model": model.pop("name")} if "name" in model else {}
-    mine = ("horizon", "budget", "episodes", "initial_episodes", "explore", "planning_margin", "unknown_unsafe")
+    mine = [name for name in PRESET_KEYS if name not in ("env", "target", "learned", "hard")]
     values |= {name: own.pop(name) for name in mine if name in own}
     values |= {name: value for name, value in overrides.items() if value is not None}
     return cls(

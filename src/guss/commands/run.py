@@ -50,6 +50,9 @@ class Run:
     for none."""
     initial_episodes: Annotated[int | None, arg(metavar="N"), FROM_PRESET] = None
     """Random episodes at the start."""
+    initial_steps: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
+    """Steps that they have at least, of every seed: where episodes end early, more of them are random. By default as
+    many as episodes of full length have, but at most 200."""
     data: Annotated[tuple[Path, ...], arg(metavar="FILE", help_behavior_hint="")] = ()
     """Logged transitions to start from (NPZ, CSV, Parquet, folders, another run); then no random episode is needed."""
     columns: ColumnNames = ()

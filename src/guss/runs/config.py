@@ -49,7 +49,7 @@ class RunConfig(AgentSettings):
             raise GussError(f"an episode has at least 1 step, got --episode-length {self.episode_length}")
         if not self.step_timeout > 0.0:
             raise GussError(f"the step_timeout is a number of seconds, more than 0, got {self.step_timeout}")
-        if self.initial_episodes == 0 and self.learns and self.data is None:
+        if self.initial_episodes == 0 and not self.initial_steps and self.learns and self.data is None:
             raise GussError(
                 "a learned model needs at least 1 random episode at the start, or logged data; got initial_episodes 0"
             )
@@ -76,11 +76,11 @@ class RunConfig(AgentSettings):
         """Whether the method plans: the random one and baselines do not."""
         return self.baseline is None and super().plans
 
-    def is_random(self, episode: int) -> bool:
-        """Whether an episode's actions are random ones."""
+    def is_random(self, episode: int, steps: int, episode_length: int) -> bool:
+        """Whether an episode's actions are random ones; `steps`: those of the seed that has fewest."""
         if self.baseline is None:
-            return super().is_random(episode)
-        return self.baseline.random_first and episode < self.initial_episodes
+            return super().is_random(episode, steps, episode_length)
+        return self.baseline.random_first and self.begins(episode, steps, episode_length)
 
     def explores(self) -> str:
         """How random actions follow each other."""
@@ -94,7 +94,7 @@ class RunConfig(AgentSettings):
         if self.baseline is not None:
             silent += ["horizon", "budget"]
             silent += [] if self.baseline.model_based else ["model", "net", "fit"]
-            silent += [] if self.baseline.random_first else ["initial_episodes", "explore"]
+            silent += [] if self.baseline.random_first else ["initial_episodes", "initial_steps", "explore"]
         return {k: v for k, v in super().to_json().items() if k not in silent}
 
 

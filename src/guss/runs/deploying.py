@@ -86,8 +86,9 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
         warn_if_changed(home, config)
     stored, to_fit = learned_state(home, config)
     done = stored.meta["done"]
-    row, start = config.seeds.index(chosen), min(config.initial_episodes, done)  # whatever comes next is planned
-    agent = Agent(system, task=task, seed=chosen, preset={}, **config.arguments() | {"initial_episodes": start})
+    row = config.seeds.index(chosen)
+    planned = {"initial_episodes": min(config.initial_episodes, done), "initial_steps": 0}  # whatever comes next
+    agent = Agent(system, task=task, seed=chosen, preset={}, **config.arguments() | planned)
     report = report_from(stored.meta.get("report"))
     mine = dataclasses.replace(stored, arrays={name: x[row : row + 1] for name, x in stored.arrays.items()})
     own_report = None if report is None else jax.tree.map(lambda x: x[row], report)

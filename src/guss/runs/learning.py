@@ -77,6 +77,11 @@ class PlanningLoop(Loop):
         """Whether there is a model to plan with."""
         return self.config.plans and (not self.learner.per_seed or self.learner.fits > 0)
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the next episode has random actions: never after a planned one, whatever an older guss counted."""
+        return self.learner.fits == 0 and super().is_random
+
     def play(self, number: int, keys: Array, random: bool, on_step: OnStep = None) -> Played:
         """One episode of every seed, with random actions or by plans of the models as they are."""
         how, learner = self.config.explores(), self.learner
@@ -112,7 +117,7 @@ class PlanningLoop(Loop):
         started, number = time.perf_counter(), self.done
         keys = self._keys_of(number)
         report, fit_seconds, ahead, examples = None, 0.0, None, list[list[Examples]]()
-        random = self.config.is_random(number)
+        random = self.is_random
         with CompileClock() as clock:
             if not random:
                 report, examples = self._fit(keys, number), self.learner.examples()

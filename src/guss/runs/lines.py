@@ -87,6 +87,12 @@ def read_timings(home: Path) -> list[Row]:
     return [row for row, _ in raw_timings(home)]
 
 
+def num_random(rows: Sequence[Row]) -> int:
+    """How many episodes at the start had random actions."""
+    planned = [row["episode"] for row in rows if row["phase"] != "random"]
+    return min(planned) if planned else 1 + max((row["episode"] for row in rows), default=-1)
+
+
 def raw_episodes(home: Path) -> list[tuple[Row, bytes]]:
     """The same as `read_episodes`, with the bytes of each line."""
     path = home / "episodes.jsonl"

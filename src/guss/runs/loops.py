@@ -136,6 +136,11 @@ class Loop:
         """Fit once more after the last episode, so that its data count too; None where there is nothing to fit."""
         return None
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the next episode has random actions: until every seed has enough steps to learn from."""
+        return self.config.is_random(self.done, int(self.steps.min()), self.task.episode_length)
+
     def meta(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the arrays."""
         return {

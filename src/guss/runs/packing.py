@@ -19,7 +19,7 @@ from guss.runs import films, maps
 from guss.runs.config import RunConfig
 from guss.runs.extending import same_settings
 from guss.runs.facts import is_bundled, read_stored
-from guss.runs.lines import raw_episodes, raw_timings, read_episodes
+from guss.runs.lines import num_random, raw_episodes, raw_timings, read_episodes
 from guss.runs.records import packed_bytes, trace_path, write_packed
 from guss.runs.running import checkpoint_path, read_config
 from guss.usercode import no_user_code
@@ -98,7 +98,7 @@ def pack_run(home: Path, out: Path, *, film: bool = True, replay: bool = False, 
     missing += [why] if why else []
     if film:
         with nullcontext() if replay else no_user_code("a pack without --replay"):
-            made[films.NAME], why = _film(home, done, replay, on_step)
+            made[films.NAME], why = _film(home, done, num_random([row for row, _ in rows]), replay, on_step)
         missing += [why] if why else []
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
@@ -133,8 +133,10 @@ def _maps(home: Path) -> tuple[dict[str, Any] | None, str]:
     return made, "" if made is not None else f"no maps: {why}"
 
 
-def _film(home: Path, done: set[int], replay: bool, on_step: films.OnStep) -> tuple[dict[str, Any] | None, str]:
-    """The animation that is there, or a new one; or why there is none."""
+def _film(
+    home: Path, done: set[int], first: int, replay: bool, on_step: films.OnStep
+) -> tuple[dict[str, Any] | None, str]:
+    """The animation that is there, or a new one; or why there is none. `first`: random episodes at the start."""
     stored = films.read_film(home)
     if stored is not None:
         return stored, ""
@@ -144,9 +146,9 @@ def _film(home: Path, done: set[int], replay: bool, on_step: films.OnStep) -> tu
     traced = [e for e in sorted(done) if all(trace_path(home, seed, e).exists() for seed in config.seeds)]
     if not traced:
         return None, "no film: it has no traces"
-    random = config.is_random(traced[-1])
+    random = traced[-1] < first
     needs_model = config.baseline is None and config.learns and not random
-    ready = [e for e in traced if config.is_random(e) == random]
+    ready = [e for e in traced if (e < first) == random]
     if needs_model:
         ready = [e for e in ready if checkpoint_path(home, e + 1).exists()]
     if not ready:

@@ -111,7 +111,8 @@ class Replay:
         if self.seed not in seeds:
             raise UnknownNameError("seed of the run", str(self.seed), [str(s) for s in seeds])
         self.row = seeds.index(self.seed)
-        done = sum(line["seed"] == self.seed for line in read_episodes(home))
+        lines = [line for line in read_episodes(home) if line["seed"] == self.seed]
+        done = len(lines)
         stored = [e for e in range(done) if trace_path(home, self.seed, e).exists()]
         self.episode = max(stored, default=done - 1) if episode is None else episode
         if not 0 <= self.episode < done:
@@ -125,7 +126,7 @@ class Replay:
         self.traces = [read_trace(trace_path(home, each, self.episode)) for each in seeds]
         self.view = spec.view or plain_view(np.concatenate([trace.obs for trace in self.traces]))
         """How the environment is shown; plainly if it does not say."""
-        self.random = self.config.is_random(self.episode)
+        self.random = lines[self.episode]["phase"] == "random"
         self.models: Model | None = self._models(home, on_fit) if self.thinks else None
         self.thought, self.alike = 0, 0
         """Steps planned again so far, and those of them whose action was chosen again."""
