@@ -18,13 +18,14 @@ PLUGINS: list[str] = []
 """What `--plugin` has imported in this process."""
 
 
-def load_module(name: str) -> ModuleType:
-    """Import `package.module`, or a file `path/to/file.py`; modules of the current folder are found too."""
+def load_module(name: str, folder: Path | None = None) -> ModuleType:
+    """Import `package.module`, or a file `path/to/file.py`; modules of the current folder are found too.
+
+    `folder`: where to look first, as the folder in which a stored run was started.
+    """
     check_user_code(f"the module {name!r}")
     if name.endswith(".py"):
-        path = Path(name).resolve()
-        if not path.is_file():
-            raise GussError(f"there is no file {name!r} to import")
+        path = _find_file(name, folder)
         if path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", None) == str(path):
             return sys.modules[path.stem]
         if str(path.parent) not in sys.path:  # modules beside it are found, as when Python runs it
@@ -38,7 +39,22 @@ def load_module(name: str) -> ModuleType:
         return module
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
+    if folder is not None and str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
     return _guarded(name, importlib.import_module, name)
+
+
+def _find_file(name: str, folder: Path | None) -> Path:
+    places = [Path.cwd()] if folder is None or folder == Path.cwd() else [folder, Path.cwd()]
+    for place in places:
+        if (place / name).is_file():
+            return (place / name).resolve()
+    if Path(name).is_absolute():
+        raise GussError(f"there is no file {name!r} to import")
+    started = "" if len(places) == 1 else f" or in {folder}, where the run was started"
+    raise GussError(
+        f"there is no file {name!r} to import in {Path.cwd()}{started}; run the command in the folder that has it"
+    )
 
 
 def _guarded(name: str, load: Callable[[Any], Any], what: Any) -> Any:
@@ -50,10 +66,10 @@ def _guarded(name: str, load: Callable[[Any], Any], what: Any) -> Any:
         raise GussError(f"importing {name!r} failed: {type(error).__name__}: {error}") from error
 
 
-def load_object(name: str) -> Any:
-    """The object `module:attribute` or `file.py:attribute`."""
+def load_object(name: str, folder: Path | None = None) -> Any:
+    """The object `module:attribute` or `file.py:attribute`; `folder` as in `load_module`."""
     module_name, _, attribute = name.rpartition(":")
-    module = load_module(module_name)
+    module = load_module(module_name, folder)
     if not hasattr(module, attribute):
         raise UnknownNameError(f"attribute of {module_name!r}", attribute, [n for n in vars(module) if n[0] != "_"])
     return getattr(module, attribute)

@@ -370,6 +370,8 @@ class Agent:
         self._key_first = jax.random.split(self._key_episode, 3)[1]
         self._memory = self.planner.first_memory()
         past, length = sum(episode.steps for episode in self.history), self.task.episode_length
+        limit = None if self.env is None else self.env.episode_length
+        length = length if limit is None else min(length, limit)
         planned = any(episode.phase == "plan" for episode in self.history)
         self._first = not planned and self.settings.is_random(self.episode, past, length)
 

@@ -262,26 +262,29 @@ def check_spaces(env: Adapted, task: Task) -> None:
 # ------------------------------------------------------------------------------------------------------- finding them
 
 
-def find_env(name: str, *, episode_length: int | None = None, without_cost: bool = False) -> EnvSpec:
+def find_env(
+    name: str, *, episode_length: int | None = None, without_cost: bool = False, folder: Path | None = None
+) -> EnvSpec:
     """The environment of that name: one of ours, a Gymnasium id, or `module:function` (or `file.py:function`).
 
     The function returns a Gymnasium environment, a pair (environment, Task) where reward and cost are known, or a Task
-    with `step` and `reset`, whose episodes are then compiled.
+    with `step` and `reset`, whose episodes are then compiled. `folder`: where its module or file is looked for first;
+    then in the current one.
     """
     ours = {entry.item.gym_id: entry.item for entry in ENVS} | {entry.name: entry.item for entry in ENVS}
     if name not in ours:
         check_user_code(f"the environment {name!r}")
-        return _own(name, Path.cwd(), episode_length, without_cost)
+        return _own(name, Path.cwd(), folder, episode_length, without_cost)
     if episode_length is not None or without_cost:
         raise GussError(f"{name} is described already: --episode-length and --without-cost are for others")
     return ours[name]
 
 
 @cache
-def _own(name: str, cwd: Path, episode_length: int | None, without_cost: bool) -> EnvSpec:
+def _own(name: str, cwd: Path, folder: Path | None, episode_length: int | None, without_cost: bool) -> EnvSpec:
     """Looked at once in a process: to describe an environment is to touch it."""
     if ":" in name:
-        found = load_object(name)
+        found = load_object(name, folder)
     elif name in gymnasium.registry:
         found = partial(gymnasium.make, name, disable_env_checker=True)
     else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
@@ -39,6 +40,9 @@ class RunConfig(AgentSettings):
     step_timeout: float = 60.0
     """Seconds that a step of an environment may take; beyond, its episode is given up."""
 
+    started_in: str | None = field(default=None, compare=False)
+    """The folder in which a stored run was started: names of files and modules are relative to it. No setting."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
@@ -67,6 +71,11 @@ class RunConfig(AgentSettings):
         check_method(self.method)
 
     @property
+    def folder(self) -> Path | None:
+        """The same as a path."""
+        return None if self.started_in is None else Path(self.started_in)
+
+    @property
     def baseline(self) -> type[Baseline] | None:
         """The baseline that it runs; None for planners."""
         return BASELINES[self.method].item if self.method in BASELINES.names() else None
@@ -88,7 +97,7 @@ class RunConfig(AgentSettings):
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; of logged data, and of what was added later, only where they are used."""
-        silent = [] if self.data is not None else ["data", "data_rows"]
+        silent = ["started_in"] + ([] if self.data is not None else ["data", "data_rows"])
         default = {"overlap": False, "episode_length": None, "without_cost": False, "step_timeout": 60.0}
         silent += [name for name, value in default.items() if getattr(self, name) == value]
         if self.baseline is not None:
@@ -145,4 +154,5 @@ def seeds_from(first: int, count: int) -> tuple[int, ...]:
 
 def spec_of_run(config: RunConfig) -> EnvSpec:
     """The environment that a run is on."""
-    return find_env(config.env, episode_length=config.episode_length, without_cost=config.without_cost)
+    how: Any = {"episode_length": config.episode_length, "without_cost": config.without_cost}
+    return find_env(config.env, **how, folder=config.folder)

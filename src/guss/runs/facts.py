@@ -29,6 +29,8 @@ from guss.planners import PLANNERS
 from guss.registry import Entry
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.lines import is_count
+from guss.runs.places import KEY as PLACE
+from guss.runs.places import started_in
 from guss.runs.records import SCHEMA, short_name
 from guss.task import Task
 from guss.usercode import no_user_code
@@ -77,6 +79,8 @@ class StoredRun:
     """None: an earlier guss did not store them."""
     sources: dict[str, dict[str, str]]
     """Checksums of the user's code; empty in runs of an earlier guss."""
+    started_in: Path | None
+    """Where files that it names are; None: in the current folder."""
 
     @property
     def env(self) -> str:
@@ -182,7 +186,8 @@ def read_stored(home: Path) -> StoredRun:
     sources = stored.get("sources", {})
     if not isinstance(sources, dict) or not all(isinstance(files, dict) for files in sources.values()):
         raise GussError(f"{path}: its sources must be tables of checksums")
-    return StoredRun(config, origin, _read_facts(path, stored[KEY]) if KEY in stored else None, sources)
+    facts, folder = _read_facts(path, stored[KEY]) if KEY in stored else None, started_in(home, stored.get(PLACE))
+    return StoredRun(config, origin, facts, sources, folder)
 
 
 def _read_facts(path: Path, stored: Any) -> Facts:

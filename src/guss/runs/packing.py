@@ -6,6 +6,7 @@ only where the caller asks for it (`replay`).
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -20,7 +21,8 @@ from guss.runs.config import RunConfig
 from guss.runs.extending import same_settings
 from guss.runs.facts import is_bundled, read_stored
 from guss.runs.lines import num_random, raw_episodes, raw_timings, read_episodes
-from guss.runs.records import packed_bytes, trace_path, write_packed
+from guss.runs.places import KEY as STARTED_IN
+from guss.runs.records import json_bytes, packed_bytes, trace_path, write_packed
 from guss.runs.running import checkpoint_path, read_config
 from guss.usercode import no_user_code
 
@@ -102,7 +104,7 @@ def pack_run(home: Path, out: Path, *, film: bool = True, replay: bool = False, 
         missing += [why] if why else []
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
-    write_atomically(target / "config.json", (home / "config.json").read_bytes())
+    write_atomically(target / "config.json", _config_bytes(home))
     for name, content in lines.items():
         write_atomically(target / f"{name}.gz", packed_bytes(content))
     for name, data in made.items():
@@ -113,6 +115,15 @@ def pack_run(home: Path, out: Path, *, film: bool = True, replay: bool = False, 
         write_atomically(target / "eval.json", (home / "eval.json").read_bytes())
         names.append("eval.json")
     return Packed(target, len(done), {name: (target / name).stat().st_size for name in names}, tuple(missing))
+
+
+def _config_bytes(home: Path) -> bytes:
+    """config.json as it is, but for the folder on this machine in which the run was started."""
+    content = (home / "config.json").read_bytes()
+    about = json.loads(content)
+    if STARTED_IN not in about:
+        return content
+    return json_bytes({name: value for name, value in about.items() if name != STARTED_IN})
 
 
 def _finished(rows: list[dict[str, Any]], num_seeds: int) -> set[int]:

@@ -54,7 +54,12 @@ def run_folder(out: Path, env: str, method: str, config: dict[str, Any]) -> Path
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
     """Readable JSON, atomically."""
-    write_atomically(path, (json.dumps(data, indent=2) + "\n").encode())
+    write_atomically(path, json_bytes(data))
+
+
+def json_bytes(data: dict[str, Any]) -> bytes:
+    """Readable JSON."""
+    return (json.dumps(data, indent=2) + "\n").encode()
 
 
 def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:

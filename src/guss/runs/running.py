@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from guss.runs.lines import read_episodes
 from guss.runs.locking import locked
 from guss.runs.loops import EpisodeNews, FinalFit, Loop
 from guss.runs.maps import keep_maps
+from guss.runs.places import load_plugins_of, place_of
 from guss.runs.policies import PolicyLoop
 from guss.runs.records import (
     SCHEMA,
@@ -37,6 +39,7 @@ from guss.runs.records import (
 )
 from guss.runs.sources import source_digests, warn_if_changed
 from guss.runs.writers import check_writers, open_writers
+from guss.usercode import user_code_allowed
 
 FINAL = "final.ckpt"
 """The models fitted to all episodes of a finished run; everything else of its state is in the last checkpoint."""
@@ -85,7 +88,7 @@ def run_one(
                 f"go on with `guss run --resume {home}`, or start anew with --overwrite"
             )
         about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config, loop.task)}
-        about["sources"] = source_digests(config)
+        about |= {"sources": source_digests(config), **place_of(home, config.env)}
         with writing(home):
             for name in ("traces", "checkpoints"):
                 shutil.rmtree(home / name, ignore_errors=True)
@@ -221,14 +224,16 @@ def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:
 
 
 def read_config(home: Path) -> RunConfig:
-    """The settings of a stored run."""
+    """The settings of a stored run, whose plugins are imported first."""
     stored = read_stored(home)
+    if user_code_allowed() and stored.facts is not None:
+        load_plugins_of(home, stored.facts.plugins, stored.started_in)
     try:
-        return settings_from_json(RunConfig, stored.config)
+        config = settings_from_json(RunConfig, stored.config)
     except TypeError as error:
-        raise GussError(
-            f"{home / 'config.json'} is not of a run: one of its settings cannot be read: {error}"
-        ) from error
+        raise GussError(f"{home / 'config.json'} is not of a run: a setting cannot be read: {error}") from error
+    folder = None if stored.started_in is None else str(stored.started_in)
+    return dataclasses.replace(config, started_in=folder)
 
 
 # --------------------------------------------------------------------------------------------------------- checkpoints

@@ -36,7 +36,7 @@ def source_digests(config: RunConfig) -> dict[str, dict[str, str]]:
         "method": methods[config.method].origin,
         "model": MODELS[config.model].origin,
     }
-    found = {part: _files(name) for part, name in modules.items()}
+    found = {part: _files(name, config.folder) for part, name in modules.items()}
     return {part: files for part, files in found.items() if files}
 
 
@@ -65,11 +65,14 @@ def _environment(config: RunConfig) -> str:
     return str(getattr(spec_of_run(config).make_task, "__module__", ""))
 
 
-def _files(name: str) -> dict[str, str]:
-    """Checksums of a module's file and of what it imports from its folder or package, by their paths there."""
+def _files(name: str, folder: Path | None) -> dict[str, str]:
+    """Checksums of a module's file and of what it imports from its folder or package, by their paths there.
+
+    `folder`: where a file is looked for first.
+    """
     if not name or name.partition(".")[0] in OURS:
         return {}
-    module = load_module(name) if name.endswith(".py") else sys.modules.get(name)
+    module = load_module(name, folder) if name.endswith(".py") else sys.modules.get(name)
     if module is None or getattr(module, "__file__", None) is None:
         return {}
     file, top = Path(str(module.__file__)).resolve(), (module.__package__ or "").partition(".")[0]

@@ -1,0 +1,115 @@
+"""A run finds its environment and plugins from any folder, and says where it looked if it does not."""
+
+import dataclasses
+import json
+import shutil
+import textwrap
+
+import pytest
+
+from guss.errors import GussError
+from guss.runs.config import RunConfig, spec_of_run
+from guss.runs.packing import pack_run
+from guss.runs.places import place_of
+from guss.runs.records import run_folder
+from guss.runs.replaying import Replay
+from guss.runs.running import read_config, run_one
+
+PLANT = """
+    import gymnasium, numpy as np
+
+    class Plant(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-2.0, 2.0, (2,))
+        action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.state = np.float32([0.0, 0.1])
+            return self.state, {}
+
+        def step(self, action):
+            self.state = (0.9 * self.state + 0.1 * np.float32(action[0])).astype(np.float32)
+            return self.state, float(-abs(self.state[0] - 0.5)), False, False, {"cost": float(self.state[0] > 0.6)}
+
+    def make_env():
+        return gymnasium.wrappers.TimeLimit(Plant(), 10)
+"""
+PLUGIN = """
+    from guss.planners import register_planner
+    from guss.planners.random import RandomActions
+
+    @register_planner("my-random", paper="none")
+    class MyRandom(RandomActions):
+        '''As random.'''
+"""
+SMALL = ("--seeds", 1, "--episodes", 1, "--horizon", 2, "--no-figures", "--quiet")
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project whose environment and plugin lie in subfolders of it."""
+    folder = tmp_path / "project"
+    for name, text in (("envs/plant_of_places.py", PLANT), ("more/plugin_of_places.py", PLUGIN)):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(textwrap.dedent(text))
+    return folder
+
+
+def test_a_run_finds_what_it_names_from_another_folder(project, tmp_path, guss_command, monkeypatch):
+    words = ("--env", "envs/plant_of_places.py:make_env", "--method", "my-random")
+    guss_command("run", *words, *SMALL, "--plugin", "more/plugin_of_places.py", cwd=project, check=0)
+    (home,) = (project / "runs").iterdir()
+    assert json.loads((home / "config.json").read_text())["started_in"] == "../.."
+    moved = shutil.move(project, tmp_path / "moved")  # as a whole
+    home, elsewhere = moved / "runs" / home.name, tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    guss_command("run", "--resume", home, "--episodes", 2, "--quiet", "--no-figures", cwd=elsewhere, check=0)
+    monkeypatch.chdir(elsewhere)
+    assert Replay(home, 1, None).verdict() == "episode 1 of seed 0, random actions"
+    (moved / "envs").rename(moved / "gone")
+    with pytest.raises(GussError) as error:
+        spec_of_run(dataclasses.replace(read_config(home), episode_length=9))
+    assert str(error.value) == (
+        f"there is no file 'envs/plant_of_places.py' to import in {elsewhere} or in {moved}, where the run was "
+        f"started; run the command in the folder that has it"
+    )
+    shutil.copytree(moved / "gone", elsewhere / "envs")
+    assert spec_of_run(dataclasses.replace(read_config(home), episode_length=9)).make_task().episode_length == 9
+
+
+def test_the_folder_is_stored_apart_from_the_settings(project, tmp_path, monkeypatch):
+    monkeypatch.chdir(project)
+    config = RunConfig(env="envs/plant_of_places.py:make_env", method="random", seeds=(0,), episodes=1, horizon=2)
+    home = run_one(config, tmp_path / "out", {})
+    stored = json.loads((home / "config.json").read_text())
+    assert stored["started_in"] == str(project), "the run lies elsewhere"
+    assert "started_in" not in stored["config"]
+    monkeypatch.chdir(tmp_path)
+    found = read_config(home)
+    assert found == config
+    assert found.to_json() == config.to_json()
+    assert run_folder(tmp_path / "out", found.env, found.method, found.to_json()) == home
+    packed = pack_run(home, tmp_path / "packed", film=False).folder
+    assert str(tmp_path) not in (packed / "config.json").read_text()
+    assert json.loads((packed / "config.json").read_text()) == {k: v for k, v in stored.items() if k != "started_in"}
+
+
+def test_names_that_need_no_folder_store_none(tmp_path, monkeypatch):
+    monkeypatch.setattr("guss.runs.places.PLUGINS", [])
+    assert place_of(tmp_path, "safe-pendulum") == {}
+    assert place_of(tmp_path, "/absolute/plant.py:make_env") == {}
+    assert "started_in" in place_of(tmp_path, "package.module:make_env")
+    monkeypatch.setattr("guss.runs.places.PLUGINS", ["plugin.py"])
+    assert "started_in" in place_of(tmp_path, "safe-pendulum")
+
+
+def test_a_plugin_that_is_gone_is_an_error_that_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr("guss.runs.places.PLUGINS", [])
+    home = run_one(RunConfig(env="safe-pendulum", method="random", seeds=(0,), episodes=1), tmp_path, {})
+    stored = json.loads((home / "config.json").read_text())
+    stored["report"]["plugins"] = ["gone_plugin.py"]
+    (home / "config.json").write_text(json.dumps(stored))
+    with pytest.raises(GussError, match=r"the plugin 'gone_plugin\.py' of .* give it by --plugin\. there is no file"):
+        read_config(home)
+    monkeypatch.setattr("guss.runs.places.PLUGINS", ["elsewhere/gone_plugin.py"])
+    assert read_config(home).env == "safe-pendulum"
