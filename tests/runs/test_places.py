@@ -1,12 +1,12 @@
 """A run finds its environment and plugins from any folder, and says where it looked if it does not."""
 
-import dataclasses
 import json
 import shutil
 import textwrap
 
 import pytest
 
+from guss.envs import adapting
 from guss.errors import GussError
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.packing import pack_run
@@ -16,23 +16,10 @@ from guss.runs.replaying import Replay
 from guss.runs.running import read_config, run_one
 
 PLANT = """
-    import gymnasium, numpy as np
-
-    class Plant(gymnasium.Env):
-        observation_space = gymnasium.spaces.Box(-2.0, 2.0, (2,))
-        action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
-
-        def reset(self, *, seed=None, options=None):
-            super().reset(seed=seed)
-            self.state = np.float32([0.0, 0.1])
-            return self.state, {}
-
-        def step(self, action):
-            self.state = (0.9 * self.state + 0.1 * np.float32(action[0])).astype(np.float32)
-            return self.state, float(-abs(self.state[0] - 0.5)), False, False, {"cost": float(self.state[0] > 0.6)}
+    from guss.envs.pendulum import pendulum_task
 
     def make_env():
-        return gymnasium.wrappers.TimeLimit(Plant(), 10)
+        return pendulum_task().replace(episode_length=10)
 """
 PLUGIN = """
     from guss.planners import register_planner
@@ -67,14 +54,15 @@ def test_a_run_finds_what_it_names_from_another_folder(project, tmp_path, guss_c
     monkeypatch.chdir(elsewhere)
     assert Replay(home, 1, None).verdict() == "episode 1 of seed 0, random actions"
     (moved / "envs").rename(moved / "gone")
+    adapting._own.cache_clear()
     with pytest.raises(GussError) as error:
-        spec_of_run(dataclasses.replace(read_config(home), episode_length=9))
+        spec_of_run(read_config(home))
     assert str(error.value) == (
         f"there is no file 'envs/plant_of_places.py' to import in {elsewhere} or in {moved}, where the run was "
         f"started; run the command in the folder that has it"
     )
     shutil.copytree(moved / "gone", elsewhere / "envs")
-    assert spec_of_run(dataclasses.replace(read_config(home), episode_length=9)).make_task().episode_length == 9
+    assert spec_of_run(read_config(home)).make_task().episode_length == 10
 
 
 def test_the_folder_is_stored_apart_from_the_settings(project, tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from guss.commands.common import (
     parse_settings,
     use_compilation_cache,
 )
+from guss.commands.run_notes import resumable, warn_if_random, warn_if_was_random
 from guss.errors import GussError
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Run:
         from guss.reports.run import summarise_run, write_figures
         from guss.runs.extending import Extension
         from guss.runs.provenance import provenance
+        from guss.runs.records import run_folder
         from guss.runs.running import read_config, resume_run, run_one
 
         use_compilation_cache()
@@ -128,12 +130,17 @@ class Run:
             data = self._data() if self.data else None
             config = self._config(self.method, data)
             others = [self._config(method, None) for method in self.against]
-        with RunProgress(console, self.episodes or config.episodes, quiet=self.quiet) as progress:
+            home = run_folder(self.out, config.env, config.method, config.to_json())
+        warn_if_random(config, self.episodes or config.episodes)
+        with (
+            resumable(home),
+            RunProgress(console, self.episodes or config.episodes, quiet=self.quiet) as progress,
+        ):
             if self.resume is not None:
                 shown: Any = {"on_step": progress.step, "on_final": progress.final}
                 resume_run(home, progress.episode, **shown, previous=self.previous, more=more, logs=self.log)
             else:
-                home = run_one(
+                run_one(
                     config,
                     self.out,
                     provenance(command_line()),
@@ -149,6 +156,7 @@ class Run:
         files = [home, *(write_figures(homes) if self.figures else ())]
         if self.replay:
             files += self._replay(home)
+        warn_if_was_random(config, home)
         if self.json:
             print(json.dumps(summaries[0] | {"against": summaries[1:]} if others else summaries[0], indent=2))
         elif not self.quiet:
@@ -162,7 +170,11 @@ class Run:
         from guss.runs.running import resume_run, run_one
 
         home = run_folder(self.out, config.env, config.method, config.to_json())
-        with RunProgress(make_console(stderr=True), config.episodes, quiet=self.quiet, name=config.method) as progress:
+        console = make_console(stderr=True)
+        with (
+            resumable(home),
+            RunProgress(console, config.episodes, quiet=self.quiet, name=config.method) as progress,
+        ):
             shown: Any = {"on_step": progress.step, "on_final": progress.final}
             if (home / "config.json").exists() and not self.overwrite:
                 resume_run(home, progress.episode, **shown)

@@ -91,6 +91,12 @@ class RunConfig(AgentSettings):
             return super().is_random(episode, steps, episode_length)
         return self.baseline.random_first and self.begins(episode, steps, episode_length)
 
+    def never_acts(self, episode_length: int) -> bool:
+        """Whether all episodes of the run will have random actions, although its method could do better."""
+        last = self.episodes - 1
+        acts = self.plans or self.baseline is not None
+        return acts and self.is_random(last, last * episode_length, episode_length)
+
     def explores(self) -> str:
         """How random actions follow each other."""
         return self.explore if self.baseline is not None else super().explores()
