@@ -4,9 +4,11 @@ import json
 import shutil
 import textwrap
 
+import gymnasium
 import pytest
 
 from guss.envs import adapting
+from guss.envs.pendulum import SafePendulumEnv
 from guss.errors import GussError
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.packing import pack_run
@@ -101,3 +103,27 @@ def test_a_plugin_that_is_gone_is_an_error_that_says_what_to_do(tmp_path, monkey
         read_config(home)
     monkeypatch.setattr("guss.runs.places.PLUGINS", ["elsewhere/gone_plugin.py"])
     assert read_config(home).env == "safe-pendulum"
+
+
+@pytest.mark.parametrize("name", ["file", "absolute", "namespace/Slash-v0"])
+def test_names_with_slashes_work_in_every_command(project, tmp_path, guss_here, name):
+    file = "project/envs/plant_of_places.py:make_env"
+    if name == "namespace/Slash-v0" and name not in gymnasium.registry:
+        gymnasium.register(name, lambda: SafePendulumEnv(), max_episode_steps=10)
+    env = {"file": file, "absolute": tmp_path / file}.get(name, name)
+    more = ("--without-cost",) if name == "namespace/Slash-v0" else ()
+    guss_here("run", "--env", env, "--method", "random", *SMALL, *more, check=0)
+    (home,) = (tmp_path / "runs").iterdir()
+    for words in (
+        ("report", "runs", "--quiet"),
+        ("replay", home, "--out", "replay.png", "--step", 0, "--quiet"),
+        ("export", home),
+        ("pack", home, "--out", "packed", "--quiet", "--no-film"),
+    ):
+        guss_here(*words, check=0)
+    if more:  # the traces have no cost either
+        small = ("--net", "hidden=[4]", "--fit", "max_steps=2", "--no-test", "--quiet")
+        guss_here("fit", "--data", home / "traces", *small, check=0)
+    assert "learned nothing yet" in guss_here("eval", home, check=2).stderr, "its method does not learn"
+    figures = [path.name for path in (tmp_path / "runs" / "report" / "figures").iterdir()]
+    assert any(figure.startswith("learning-") for figure in figures)

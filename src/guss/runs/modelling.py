@@ -191,7 +191,7 @@ def task_of(trace: Trace) -> Task:
         observations=Observations(low=(-np.inf,) * size, high=(np.inf,) * size),
         actions=ContinuousActions(tuple((low - room).tolist()), tuple((high + room).tolist())),
         reward=None if trace.reward is not None else _nothing,
-        constraints=[Constraint(name) for name in costs] if costs else [Constraint("none", _nothing)],
+        constraints=[Constraint("none", _nothing)] if trace.cost is None else [Constraint(name) for name in costs],
         descriptor=_nowhere,
         grid=Grid(low=(0.0,), high=(1.0,), cells=(1,)),
         episode_length=min(length, max(len(trace.obs) // 5, 1)) if len(trace.obs) == length else length,
