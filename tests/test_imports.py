@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "guss"
 # Each layer may import itself and what stands before it; within one layer, packages do not import each other.
 LAYERS = [
     {"errors"},
-    {"usercode", "spaces", "limits", "validation", "progress"},
+    {"usercode", "spaces", "limits", "validation", "progress", "files"},
     {"types", "registry", "loading", "checkpoint", "programs"},
     {"constraint"},
     {"task"},

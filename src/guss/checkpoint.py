@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from guss.errors import GussError
+from guss.files import file_error
 from guss.limits import Budget, read_npz, reading
 from guss.validation import checked, received
 
@@ -57,8 +58,11 @@ class Stored:
             raise GussError(f"the checkpoint {self.path} does not fit: {wrong[0]} is not for {count} seeds")
         return replace(self, arrays={name: x[index : index + 1] for name, x in self.arrays.items()})
 
-    def restore(self, like: T) -> T:
-        """The state, in the structure of `like`; every array must have the shape and type it has there."""
+    def restore(self, like: T, *, grow: bool = False) -> T:
+        """The state, in the structure of `like`; every array must have the shape and type it has there.
+
+        `grow`: buffers may be longer there; what is added to them is zero.
+        """
         leaves, structure = jax.tree_util.tree_flatten_with_path(like)
         names = [jax.tree_util.keystr(path) for path, _ in leaves]
         if missing := set(names) ^ set(self.arrays):
@@ -69,6 +73,8 @@ class Stored:
         new = []
         for name, (_, old) in zip(names, leaves, strict=True):
             array = self.arrays[name]
+            if grow and array.ndim == old.ndim and array.shape != old.shape:
+                array = np.pad(array, [(0, max(b - a, 0)) for a, b in zip(array.shape, old.shape, strict=True)])
             if (array.shape, array.dtype) != (old.shape, old.dtype):
                 raise GussError(
                     f"the checkpoint {self.path} does not fit this state: {name} is {array.dtype}{list(array.shape)}, "
@@ -91,7 +97,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):  # the first error is the one to tell
             temporary.unlink()
-        raise GussError(f"cannot write {path}: {error.strerror}") from error
+        raise file_error(path, error) from error
 
 
 def sync_folder(folder: Path) -> None:

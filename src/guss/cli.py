@@ -5,7 +5,10 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import sysconfig
+import traceback
 import warnings
+from pathlib import Path
 from typing import Any
 
 import tyro
@@ -25,6 +28,7 @@ from guss.commands.report import Report
 from guss.commands.reproduce import EXPERIMENTS, Reproduce
 from guss.commands.run import Run
 from guss.errors import GussError, GussWarning, UnknownNameError
+from guss.files import file_error
 
 ABOUT = """Safe planning in learned models with quality-diversity search.
 
@@ -71,6 +75,15 @@ def _show_warning(message: Warning | str, category: type[Warning], *where: Any, 
         _show_other(message, category, *where, **more)
 
 
+def raised_by_guss(error: OSError) -> bool:
+    """Whether guss itself called what raised this, as `open`; an error in other people's code keeps its traceback."""
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    library = (sysconfig.get_path("stdlib"), "<frozen")
+    while frames and frames[-1].startswith(library) and "site-packages" not in frames[-1]:
+        frames.pop()
+    return bool(frames) and Path(frames[-1]).is_relative_to(Path(__file__).parent)
+
+
 def main() -> None:
     """Entry point of `guss`."""
     if sys.argv[1:] in (["--version"], ["-V"]):
@@ -86,6 +99,11 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output has gone, as in `guss list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if not raised_by_guss(error):
+            raise
+        print(f"guss: error: {file_error(error.filename or 'a file', error, 'access')}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt as stop:
         told = ["guss: interrupted; what was finished is kept", *getattr(stop, "__notes__", ())]
         print("; ".join(told), file=sys.stderr)

@@ -21,19 +21,19 @@ PLUGINS: list[str] = []
 """What `--plugin` has imported in this process."""
 
 
-def load_module(name: str) -> ModuleType:
+def load_module(name: str, folder: Path | None = None) -> ModuleType:
     """Import `package.module`, or a file `path/to/file.py`; modules of the current folder and beside it are found too.
 
     Their folders come last on `sys.path`: a user's `random.py` must not take the place of the standard library's.
+    `folder`: where to look first, as the folder in which a stored run was started.
     """
     check_user_code(f"the module {name!r}")
     importlib.invalidate_caches()  # a file may be younger than what Python knows of its folder
     if not name.endswith(".py"):
-        _append_to_path(Path.cwd())
+        for place in (Path.cwd(),) if folder is None else (folder, Path.cwd()):
+            _append_to_path(place)
         return _guarded(name, importlib.import_module, name)
-    path = Path(name).resolve()
-    if not path.is_file():
-        raise GussError(f"there is no file {name!r} to import")
+    path = _find_file(name, folder)
     _append_to_path(path.parent)
     known = _module_name(path)
     if known in sys.modules:
@@ -71,6 +71,19 @@ def _module_name(path: Path) -> str:
     return f"{re.sub(r'[^0-9A-Za-z_]', '_', stem)}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
 
 
+def _find_file(name: str, folder: Path | None) -> Path:
+    places = [Path.cwd()] if folder is None or folder == Path.cwd() else [folder, Path.cwd()]
+    for place in places:
+        if (place / name).is_file():
+            return (place / name).resolve()
+    if Path(name).is_absolute():
+        raise GussError(f"there is no file {name!r} to import")
+    started = "" if len(places) == 1 else f" or in {folder}, where the run was started"
+    raise GussError(
+        f"there is no file {name!r} to import in {Path.cwd()}{started}; run the command in the folder that has it"
+    )
+
+
 def _guarded(name: str, load: Callable[[Any], Any], what: Any) -> Any:
     try:
         return load(what)
@@ -80,19 +93,19 @@ def _guarded(name: str, load: Callable[[Any], Any], what: Any) -> Any:
         raise GussError(f"importing {name!r} failed: {in_one_line(error)}") from error
 
 
-def load_object(name: str) -> Any:
-    """The object `module:attribute` or `file.py:attribute`."""
+def load_object(name: str, folder: Path | None = None) -> Any:
+    """The object `module:attribute` or `file.py:attribute`; `folder` as in `load_module`."""
     module_name, _, attribute = name.rpartition(":")
-    module = load_module(module_name)
+    module = load_module(module_name, folder)
     if not hasattr(module, attribute):
         raise UnknownNameError(f"attribute of {module_name!r}", attribute, [n for n in vars(module) if n[0] != "_"])
     return getattr(module, attribute)
 
 
-def located(name: str) -> str:
+def located(name: str, folder: Path | None = None) -> str:
     """A name `file.py:attribute` with the file's whole path; others as they are."""
     module_name, _, attribute = name.rpartition(":")
-    return f"{load_module(module_name).__file__}:{attribute}" if module_name.endswith(".py") else name
+    return f"{load_module(module_name, folder).__file__}:{attribute}" if module_name.endswith(".py") else name
 
 
 def functions_in(path: Path) -> list[str]:

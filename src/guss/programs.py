@@ -93,6 +93,10 @@ class Ahead:
             self._futures[name] = Future()
             _queue.put(self._futures[name], make)
 
+    def has(self, name: str) -> bool:
+        """Whether a program of that name was started."""
+        return name in self._futures
+
     def wait(self, *names: str, on_wait: Callable[[str], Any] | None = None) -> None:
         """Until the programs of these names are ready, or all; what their compilation raised is raised here.
 

@@ -160,11 +160,12 @@ def test_the_command_shows_the_table(folder, files, guss_here, tmp_path):
     assert not (empty / "report").exists()
 
 
-def test_only_broken_runs_still_make_a_report(tmp_path):
-    (store(tmp_path / "runs", method="guss") / "episodes.jsonl").write_text("")
-    files = write_report(tmp_path)
-    assert "has no finished episode yet" in (tmp_path / "report" / "table.md").read_text()
-    assert payload_in(files[0].read_text())["envs"] == []
+def test_only_broken_runs_are_an_error_that_names_them(tmp_path, guss_here):
+    (store(tmp_path / "runs", method="guss", name="empty") / "episodes.jsonl").write_text("")
+    process = guss_here("report", tmp_path / "runs", check=2)
+    assert "there is no run under" in process.stderr
+    assert "empty has no finished episode yet; it is left out" in process.stderr
+    assert not (tmp_path / "runs" / "report").exists()
 
 
 def test_the_committed_page_works_in_a_browser(open_page):

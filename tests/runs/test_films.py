@@ -443,7 +443,7 @@ def test_nothing_else_is_overwritten(acted, tmp_path, guss_here):
     refused("holds the run itself, not a packed copy", home, "--out", "out")
     (target / "episodes.jsonl").unlink()
     (tmp_path / "file").write_text("")
-    refused("cannot make the folder", home, "--out", "file", "--no-film")
+    refused("cannot write file", home, "--out", "file", "--no-film")
     guss_here("pack", home, "--out", "out", check=0)
     assert summarise_run(target) == summarise_run(home)
 

@@ -21,31 +21,28 @@ from jaxtyping import PyTree
 
 from guss import checkpoint
 from guss.agent import storing
-from guss.agent.compiled import episode_keys, plan_step
-from guss.agent.episodes import compile_episodes, run_episodes
+from guss.agent.compiled import Programs, episode_keys, plan_step
+from guss.agent.episodes import run_episodes
 from guss.agent.explaining import Decision, Explanation, Search, explain
 from guss.agent.exploration import explore_episodes, random_action
-from guss.agent.history import Episode, batch_of_steps, episode_of, model_measures
-from guss.agent.hosting import Played, hard_violations
+from guss.agent.history import Episode, batch_of_steps, episode_of, is_initial, model_measures, steps_of
+from guss.agent.hosting import hard_violations
 from guss.agent.learner import Learner, diverged, divergence_error
 from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
-from guss.agent.systems import Checked, HostSystem, check_finite, read_logged, resolve
+from guss.agent.systems import Checked, HostSystem, check_finite, check_steps, read_logged, resolve
 from guss.agent.traces import Columns, Trace
 from guss.checkpoint import Stored
-from guss.errors import GussError, GussWarning, UnknownNameError
+from guss.errors import GussError, GussWarning
 from guss.loading import find_preset
 from guss.models.examples import Knowledge
 from guss.models.judging import FitReport
 from guss.planners import make_planner
 from guss.planners.engine import Diagnostics
-from guss.programs import Ahead, begin_programs, strong
+from guss.programs import begin_programs, strong
 from guss.progress import learning_progress
 from guss.task import Task
 from guss.types import Planner, Transition
 from guss.validation import check_seed, convert
-
-PLANNER, EPISODE = "planner", "episodes"
-"""Names among the programs that are compiled ahead."""
 
 
 class Agent:
@@ -103,7 +100,7 @@ class Agent:
         self._terminated = False
         self._acts = 0
         self._memory: PyTree = ()
-        self._ahead, self._compiling, self._fit_names = Ahead(), set[bool](), list[str]()
+        self._programs = Programs()
         self._begin()
         for trace in logged:
             self.remember(trace)
@@ -131,14 +128,7 @@ class Agent:
         planning margin is kept, `save` stores the change. A cost that the environment reports itself (`info["cost"]`)
         stays as the environment computes it: then only plans change.
         """
-        known = {c.name: c for c in self._task.constraints}
-        if name not in known:
-            raise UnknownNameError(f"constraint of task {self._task.name!r}", name, known)
-        if "cost" in self.settings.learned and not known[name].learned:
-            raise GussError(
-                f"the cost of constraint {name!r} is learned from data (learned={self.settings.learned}), so plans do "
-                f"not use its parameters; leave `cost` out of `learned` to plan with them"
-            )
+        self.settings.check_parameters_of(self._task, name)
         self._task, self._planned = self.settings.tasks(self._task.update(name, **parameters))
         self._changed[name] = self._changed.get(name, {}) | parameters
         self.checked, self.learner.task = Checked(self._task), self._planned
@@ -153,7 +143,7 @@ class Agent:
     @property
     def phase(self) -> str:
         """Who acts in the episode under way: "random", "initial_policy" or "plan"."""
-        if not self.settings.is_random(self.episode):
+        if not self._first:
             return "plan"
         return "random" if self.initial_policy is None or not self.settings.plans else "initial_policy"
 
@@ -171,7 +161,7 @@ class Agent:
         else:
             self.fit()
             started = time.perf_counter()
-            self._ahead.wait(PLANNER)
+            self._programs.wait_plan()
             arguments = self._plan_arguments(array)
             plan = plan_step(*arguments)
             search = Search(*(*arguments, plan))
@@ -195,7 +185,7 @@ class Agent:
         """
         array = self.checked.obs(obs, "warm_up")
         self._compile_ahead()
-        self._ahead.wait()
+        self._programs.ahead.wait()
         if self.settings.plans:
             jax.block_until_ready(plan_step(*self._plan_arguments(array)))
         self._random_action(0)
@@ -241,7 +231,7 @@ class Agent:
                 "there is nothing to learn from yet: let initial_episodes be at least 1, or bring traces along"
             )
         started = time.perf_counter()
-        self._ahead.wait(*self._fit_names)
+        self._programs.wait_fit()
         report = self.learner.fit(self._key_fit[None])
         assert report is not None
         if diverged(report).any():
@@ -269,12 +259,7 @@ class Agent:
         target = convert(target, float | None, "the target")
         if convert(episodes, int, "episodes") < 1:
             raise GussError(f"learn at least 1 episode, got {episodes}")
-        compiled = self.task.step is not None and self.task.reset is not None
-        if self.env is None and not compiled:
-            raise GussError(
-                f"task {self.task.name!r} has no step and reset functions, so there is nothing to act on: give the "
-                f"Agent a Gymnasium environment, or drive the system yourself with act(obs) and observe(transition)"
-            )
+        check_steps(self.task, self.env)
         self.reset()
         self._compile_ahead(episodes=self.env is None and self.initial_policy is None)
         before = len(self.history)
@@ -302,13 +287,11 @@ class Agent:
             started = time.perf_counter()
             learner = self.learner
             how: Any = {"per_seed": learner.per_seed, "planned": self.planned}
-            self._ahead.wait(EPISODE)
+            self._programs.wait_episodes()
             moves = run_episodes(self.planner, learner.models, self.task, keys, **how).transition
             self._plan_seconds += time.perf_counter() - started
         check_finite(self.task, moves, self.episode, [self.seed])
-        length = int(Played.whole(self.task, moves).length[0])  # shorter if a hard limit is violated
-        alone = jax.tree.map(lambda x: np.asarray(x)[:length, 0], moves)
-        self._steps = [(Transition(*(x[t] for x in alone)), True) for t in range(length)]
+        self._steps = steps_of(self.task, moves)
         self._close()
 
     def _host_episode(self, on_step: Callable[[int], Any]) -> None:
@@ -342,8 +325,6 @@ class Agent:
         `system` may have another name than the one it was saved with: its observation size, actions, constraints and
         learned outcomes must be the same. For a folder written by `guss run`, see `from_run`.
         """
-        if (Path(path) / "config.json").is_file():
-            raise GussError(f"{path} is a run, not an agent's file: load it with Agent.from_run({str(path)!r}, seed=…)")
         stored = storing.load_agent(Path(path))
         return storing.stored_agent(cls, stored, system, task=task, initial_policy=initial_policy)
 
@@ -366,13 +347,8 @@ class Agent:
 
         They must have been learned with the same spaces and constraints.
         """
-        learned = storing.stored_signature(stored)
-        tasks = (self.task, self.planned)
-        self._task, self._planned = (storing.with_stored_end(task, learned, stored.path) for task in tasks)
-        storing.check_signature(f"the model in {stored.path}", learned, self.planned)
-        about = stored.meta["learner"]
-        learner = Learner(self.settings, self.planned, self.key[None], capacity=about["capacity"])
-        learner.restore(stored.restore(learner.state), about)
+        tasks, learner = storing.stored_learner(stored, self.settings, (self.task, self.planned), self.key)
+        self._task, self._planned = tasks
         self.history = history
         self.adopt(learner, report)
         self._fitted_rows = fitted_rows
@@ -390,6 +366,7 @@ class Agent:
         keys = episode_keys(self.key, np.int32(self.episode))
         self._key_episode, self._key_reset, self._key_steps, self._key_first, self._key_fit = keys
         self._memory = strong(self.planner.first_memory())
+        self._first = is_initial(self.history, self.settings, self.task, self.env)
 
     def _plan_arguments(self, obs: np.ndarray) -> tuple[Any, ...]:
         learner = self.learner
@@ -398,17 +375,12 @@ class Agent:
 
     def _compile_ahead(self, *, episodes: bool = False) -> None:
         """Begin to compile in threads what later episodes need; `episodes`: they are compiled as a whole."""
-        if not self.settings.plans or episodes in self._compiling:
-            return
-        self._compiling.add(episodes)
-        self._fit_names = self.learner.compile_ahead(self._ahead, self._key_fit[None])
-        if episodes:
-            how: Any = {"per_seed": self.learner.per_seed, "planned": self.planned}
-            whole = (self.planner, self.learner.models, self.task, self._key_episode[None])
-            self._ahead.start(EPISODE, lambda: compile_episodes(*whole, **how))
-        else:
-            plan = self._plan_arguments(np.zeros(self.task.observations.size, np.float32))
-            self._ahead.start(PLANNER, lambda: plan_step.lower(*plan).compile())
+        if self.settings.plans and not self._programs.started(episodes):
+            self._programs.start_fit(self.learner, self._key_fit)
+            if episodes:
+                self._programs.start_episodes(self.planner, self.learner, self.task, self.planned, self._key_episode)
+            else:
+                self._programs.start_plan(*self._plan_arguments(np.zeros(self.task.observations.size, np.float32)))
 
     def _close(self) -> None:
         """The episode is over: evaluate the model on it, keep its transitions, write down what it came to."""
@@ -417,7 +389,7 @@ class Agent:
         if self.phase == "plan" and self._report is not None:
             model = model_measures(self._report, self.learner.ahead(batch))
         self.learner.add(batch)
-        self.learner.compile_larger(self._ahead, self._key_fit[None])
+        self.learner.compile_larger(self._programs.ahead, self._key_fit[None])
         seconds = (self._fit_seconds, self._plan_seconds)
         self.history.append(episode_of(self.task, self._steps, self.episode, self.phase, model, *seconds))
         self._begin()

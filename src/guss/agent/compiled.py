@@ -1,14 +1,17 @@
-"""The compiled functions of one agent: one call for a plan, no operations outside it."""
+"""The compiled functions of one agent: one call for a plan, no operations outside it; compiled ahead in threads."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from guss.agent.episodes import with_model_inputs
+from guss.agent.episodes import compile_episodes, with_model_inputs
+from guss.agent.learner import Learner
 from guss.planners.engine import Plan, plan_one
+from guss.programs import Ahead
 from guss.task import Task
 from guss.types import Model, Planner
 
@@ -48,3 +51,43 @@ def episode_keys(key: PRNGKeyArray, episode: Int[Array, ""]) -> tuple[PRNGKeyArr
     key = jax.random.fold_in(key, episode)
     reset, steps = jax.random.split(key)
     return key, reset, steps, jax.random.split(key, 3)[1], jax.random.fold_in(key, 0)
+
+
+class Programs:
+    """What an agent compiles ahead: fits, single plans, whole episodes."""
+
+    PLAN, EPISODES = "planner", "episodes"
+
+    def __init__(self) -> None:
+        self.ahead = Ahead()
+        self._fits: list[str] = []
+
+    def started(self, episodes: bool) -> bool:
+        """Whether plans, or whole episodes, are being compiled."""
+        return self.ahead.has(self.EPISODES if episodes else self.PLAN)
+
+    def start_fit(self, learner: Learner, key: PRNGKeyArray) -> None:
+        """Begin with the fit; `key` as the fit will have it."""
+        self._fits = learner.compile_ahead(self.ahead, key[None])
+
+    def start_plan(self, *arguments: Any) -> None:
+        """Begin with `plan_step` for such arguments."""
+        self.ahead.start(self.PLAN, lambda: plan_step.lower(*arguments).compile())
+
+    def start_episodes(self, planner: Planner, learner: Learner, task: Task, planned: Task, key: PRNGKeyArray) -> None:
+        """Begin with episodes of a compiled task."""
+        arguments = (planner, learner.models, task, key[None])
+        how: Any = {"planned": planned, "per_seed": learner.per_seed}
+        self.ahead.start(self.EPISODES, lambda: compile_episodes(*arguments, **how))
+
+    def wait_fit(self) -> None:
+        """Until a fit is compiled, if that was begun."""
+        self.ahead.wait(*self._fits or ("",))
+
+    def wait_plan(self) -> None:
+        """The same for a plan."""
+        self.ahead.wait(self.PLAN)
+
+    def wait_episodes(self) -> None:
+        """The same for episodes."""
+        self.ahead.wait(self.EPISODES)

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from guss.agent.hosting import hard_violations
+from guss.agent.hosting import Played, hard_violations
 from guss.agent.learner import Batch, told_of
+from guss.agent.settings import AgentSettings
+from guss.envs.adapting import Adapted
 from guss.models.judging import FitReport, plain
 from guss.progress import EpisodeNews
 from guss.task import Task
@@ -63,6 +65,21 @@ class Episode:
             steps=None if self.steps == length else float(self.steps),
             trouble=("a hard limit was violated",) if self.hard_stop else (),
         )
+
+
+def is_initial(history: Sequence[Episode], settings: AgentSettings, task: Task, env: Adapted | None) -> bool:
+    """Whether the next episode is an initial one, with random actions or those of the user's controller."""
+    limit = None if env is None else env.episode_length
+    length = task.episode_length if limit is None else min(task.episode_length, limit)
+    planned = any(episode.phase == "plan" for episode in history)
+    return not planned and settings.is_random(len(history), sum(episode.steps for episode in history), length)
+
+
+def steps_of(task: Task, moves: Transition) -> list[tuple[Transition, bool]]:
+    """An episode of a compiled task [T, 1, …] step by step, up to a violated hard limit."""
+    length = int(Played.whole(task, moves).length[0])
+    alone = [np.asarray(x)[:length, 0] for x in moves]
+    return [(Transition(*(x[t] for x in alone)), True) for t in range(length)]
 
 
 def _stacked(steps: Steps, name: str) -> np.ndarray:

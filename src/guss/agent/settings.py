@@ -25,6 +25,7 @@ PRESET: dict[str, Any] = {
     "horizon": int,
     "budget": int,
     "initial_episodes": int,
+    "initial_steps": int,
     "explore": str,
     "planning_margin": float | dict[str, float],
     "learned": tuple[str, ...],
@@ -40,6 +41,8 @@ PRESET_TABLES = ("model", "fit", "planners", "baselines")
 PRESET_KEYS = tuple(name for name in PRESET if name not in PRESET_TABLES)
 UNKNOWN_EPISODES = 3
 """Random episodes at the start where reward and cost are not known: what is safe must have been met, too."""
+MOST_FIRST_STEPS = 200
+"""Random steps at the start that are enough where a user does not say how many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +65,9 @@ class AgentSettings:
     """How it is trained."""
     initial_episodes: int = 1
     """Episodes with random actions (or the user's own controller) at the start."""
+    initial_steps: int | None = None
+    """Steps that these episodes have at least, in all: more of them are played where they end early. None: as many as
+    `initial_episodes` episodes of full length have, but at most 200."""
     explore: str = "smooth"
     """How random actions follow each other: smooth or iid."""
     planning_margin: float | dict[str, float] = 0.0
@@ -88,6 +94,8 @@ class AgentSettings:
                 raise GussError(f"a planning_margin is 0 or more, got {margin}{f' for {name!r}' if name else ''}")
         if self.initial_episodes < 0:
             raise GussError(f"initial_episodes must not be negative, got {self.initial_episodes}")
+        if self.initial_steps is not None and self.initial_steps < 0:
+            raise GussError(f"initial_steps must not be negative, got {self.initial_steps}")
         if self.explore not in EXPLORE:
             raise UnknownNameError("way to explore", self.explore, EXPLORE)
         for name in self.learned:
@@ -108,9 +116,14 @@ class AgentSettings:
         """Whether there is a model to fit."""
         return self.plans and self.model != "oracle"
 
-    def is_random(self, episode: int) -> bool:
-        """Whether an episode's actions are random ones."""
-        return not self.plans or episode < self.initial_episodes
+    def is_random(self, episode: int, steps: int, episode_length: int) -> bool:
+        """Whether an episode's actions are random ones, after so many `steps` in the episodes before it."""
+        return not self.plans or self.begins(episode, steps, episode_length)
+
+    def begins(self, episode: int, steps: int, episode_length: int) -> bool:
+        """Whether an episode is one of the first, before there are enough data to learn from."""
+        whole = min(self.initial_episodes * episode_length, MOST_FIRST_STEPS)
+        return episode < self.initial_episodes or steps < (whole if self.initial_steps is None else self.initial_steps)
 
     def explores(self) -> str:
         """How random actions follow each other: the random method draws each on its own."""
@@ -126,6 +139,17 @@ class AgentSettings:
         planned = task.forget(self.learned).with_margin(self.planning_margin)
         return task, planned.replace(unknown_unsafe=True) if self.unknown_unsafe else planned
 
+    def check_parameters_of(self, task: Task, name: str) -> None:
+        """Whether plans use the parameters of a constraint; an unknown name is an error too."""
+        known = {c.name: c for c in task.constraints}
+        if name not in known:
+            raise UnknownNameError(f"constraint of task {task.name!r}", name, known)
+        if "cost" in self.learned and not known[name].learned:
+            raise GussError(
+                f"the cost of constraint {name!r} is learned from data (learned={self.learned}), so plans do not use "
+                f"its parameters; leave `cost` out of `learned` to plan with them"
+            )
+
     def arguments(self) -> dict[str, Any]:
         """As keyword arguments of `Agent`."""
         own = {f.name: getattr(self, f.name) for f in dataclasses.fields(AgentSettings)}
@@ -135,6 +159,7 @@ class AgentSettings:
         """As plain data; what was added later and is not used is not mentioned."""
         late = ("planning_margin", "learned", "hard", "unknown_unsafe")
         silent = [name for name in late if not getattr(self, name)]
+        silent += ["initial_steps"] if self.initial_steps is None else []
         plain = {k: v for k, v in json.loads(json.dumps(dataclasses.asdict(self))).items() if k not in silent}
         for name in ("cost_blur", "reward_margin", "reach"):
             if getattr(self.fit, name) == getattr(FitSettings, name):
@@ -176,7 +201,7 @@ def settings_from(
     model = preset.get("model", {}) | own.pop("model", {})  # a method's own come first
     schooling = preset.get("fit", {}) | own.pop("fit", {})
     values |= {"model": model.pop("name")} if "name" in model else {}
-    mine = ("horizon", "budget", "episodes", "initial_episodes", "explore", "planning_margin", "unknown_unsafe")
+    mine = [name for name in PRESET_KEYS if name not in ("env", "target", "learned", "hard")]
     values |= {name: own.pop(name) for name in mine if name in own}
     values |= {name: value for name, value in overrides.items() if value is not None}
     values |= {

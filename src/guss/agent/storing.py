@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from guss import checkpoint
 from guss.agent.history import Episode
-from guss.agent.learner import check_about
+from guss.agent.learner import Learner, check_about
 from guss.agent.settings import AgentSettings
 from guss.checkpoint import Stored
 from guss.errors import GussError, GussWarning
@@ -93,11 +94,29 @@ def stored_agent(cls: type[Agent], stored: Stored, system: Any, **how: Any) -> A
 
 def load_agent(path: Path) -> Stored:
     """What `Agent.save` wrote."""
+    if (path / "config.json").is_file():
+        raise GussError(f"{path} is a run, not an agent's file: load it with Agent.from_run({str(path)!r}, seed=…)")
     required = ("seed", "settings", "history", "learner", "fitted_rows", "report")
     stored = checkpoint.load(path, "agent").checked(AGENT_META, required)
     check_learner(stored, 1)
     report_from(stored.meta["report"], ())
     return stored
+
+
+def stored_learner(
+    stored: Stored, settings: AgentSettings, tasks: tuple[Task, Task], key: PRNGKeyArray
+) -> tuple[tuple[Task, ...], Learner]:
+    """The learner that was stored, and the tasks with the end of episodes learned if it has learned that.
+
+    It must have been learned with the same spaces and constraints.
+    """
+    learned = stored_signature(stored)
+    tasks_then = tuple(with_stored_end(task, learned, stored.path) for task in tasks)
+    check_signature(f"the model in {stored.path}", learned, tasks_then[1])
+    about = stored.meta["learner"]
+    learner = Learner(settings, tasks_then[1], key[None], capacity=about["capacity"])
+    learner.restore(stored.restore(learner.state), about)
+    return tasks_then, learner
 
 
 def check_learner(stored: Stored, seeds: int) -> None:

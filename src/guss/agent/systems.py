@@ -57,6 +57,15 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
     return task.with_end(hosted=True), env
 
 
+def check_steps(task: Task, env: Adapted | None) -> None:
+    """Whether there is something to act on."""
+    if env is None and (task.step is None or task.reset is None):
+        raise GussError(
+            f"task {task.name!r} has no step and reset functions, so there is nothing to act on: give the Agent a "
+            f"Gymnasium environment, or drive the system yourself with act(obs) and observe(transition)"
+        )
+
+
 def with_names(task: Task, obs_names: Names, action_names: Names) -> Task:
     """The task with names of its dimensions, as those of a log's columns, where it has none itself."""
     spaces = named(task.observations, obs_names), named(task.actions, action_names)

@@ -49,7 +49,7 @@ class Baseline(eqx.Module):
 
     task: Task
     capacity: int = eqx.field(static=True, kw_only=True)
-    """Steps that a seed will take in the whole run."""
+    """Steps that a seed will take in the whole run; buffers of this length grow by zeros when a run is extended."""
 
     random_first: ClassVar[bool] = False
     """Whether the first episodes of a run have random actions."""

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from tyro.conf import arg
 
 from guss.commands.common import command_line
+from guss.files import check_file
 
 Part = Literal["plans", "fits", "startup", "environments", "scaling"]
 
@@ -45,6 +46,8 @@ class Bench:
         from guss.runs.provenance import provenance
         from guss.runs.records import write_json
 
+        if self.out is not None:
+            check_file(self.out)
         notes = make_console(stderr=True)
         found = measure_all(self.parts, self.cases, self.seeds, self.seconds, self.threads, notes.print)
         record = found | {

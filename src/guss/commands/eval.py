@@ -10,6 +10,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from guss.commands.common import Plugins, command_line, load_plugins, use_compilation_cache
+from guss.files import check_file
 
 
 @dataclass
@@ -37,8 +38,11 @@ class Eval:
         from guss.runs.evaluating import evaluate
         from guss.runs.provenance import provenance
         from guss.runs.records import write_json
+        from guss.runs.running import read_config
 
         use_compilation_cache()
+        read_config(self.run_folder)
+        check_file(self.run_folder / "eval.json")
         with EpisodeBar(make_console(stderr=True), self.episodes, quiet=self.quiet) as bar:
             found = evaluate(self.run_folder, self.episodes, bar.update)
         summary = summarise_evaluation(found)

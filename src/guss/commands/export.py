@@ -9,6 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from guss.errors import GussError
+from guss.files import check_file
 
 
 @dataclass
@@ -34,23 +35,24 @@ class Export:
         from guss.agent.traces import join, read_trace, write_trace
         from guss.errors import UnknownNameError
         from guss.runs.facts import read_stored
-        from guss.runs.integrity import episode_rows
+        from guss.runs.lines import read_episodes
         from guss.runs.records import trace_path
 
+        check_file(self.out)
         if self.out.exists() and not self.overwrite:
             raise GussError(f"{self.out} is there already; --overwrite replaces it")
         known = read_stored(self.run_folder).config["seeds"]
         for seed in self.seeds:
             if seed not in known:
                 raise UnknownNameError("seed of the run", str(seed), [str(s) for s in known])
-        rows = episode_rows(self.run_folder)
+        rows = read_episodes(self.run_folder)
         chosen = sorted({(row["seed"], row["episode"]) for row in rows if row["seed"] in (self.seeds or known)})
         if not chosen:
             raise GussError(f"{self.run_folder} has no finished episode yet")
         traces = [read_trace(trace_path(self.run_folder, *which)) for which in chosen]
         lengths = [len(trace.obs) for trace in traces]
         seeds, episodes = (np.repeat(np.asarray(column), lengths) for column in zip(*chosen, strict=True))
-        whole, names = join(traces), tuple(rows[0].get("costs", ()))
+        whole, names = join(traces), tuple(rows[0].get("costs") or ())
         if whole.cost is not None and whole.cost.shape[1] == len(names):
             whole = whole._replace(cost_names=names)
         write_trace(self.out, whole, seed=seeds, episode=episodes)

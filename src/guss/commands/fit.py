@@ -21,6 +21,7 @@ from guss.commands.common import (
     use_compilation_cache,
 )
 from guss.errors import GussError
+from guss.files import check_folder, writing
 
 if TYPE_CHECKING:
     from guss.runs.modelling import Log
@@ -73,6 +74,7 @@ class Fit:
 
         use_compilation_cache()
         home = self.out / self.data[0].stem
+        check_folder(home)
         if (home / "fit.json").exists() and not self.overwrite:
             raise GussError(f"{home} holds an earlier fit; --overwrite replaces it, --out chooses another place")
         log = self._log()
@@ -83,7 +85,8 @@ class Fit:
             )
         with FitProgress(make_console(stderr=True), "fitting", quiet=self.quiet) as progress:
             learner, told = fit_log(log, in_turn=self.in_turn, test=self.test, on_fit=progress.fitted)
-        home.mkdir(parents=True, exist_ok=True)
+        with writing(home):
+            home.mkdir(parents=True, exist_ok=True)
         files = [] if log.task.name == UNKNOWN else save_models(home, log, learner, told[-1])
         summary = summarise_fit(log, told)
         record = {"settings": log.settings.to_json(), "provenance": provenance(command_line())}

@@ -9,6 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from guss.errors import GussError
+from guss.files import check_folder, writing
 from guss.loading import shipped
 
 FILES = ("README.md", "system.py", "known.py", "preset.toml")
@@ -23,17 +24,16 @@ class Init:
 
     def run(self) -> None:
         """Write the files and say what to do with them."""
+        check_folder(self.folder)
         there = [name for name in FILES if (self.folder / name).exists()]
         if there:
             raise GussError(
                 f"{self.folder} has {', '.join(there)} already, and nothing is overwritten; name another folder"
             )
-        try:
+        with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             for name in FILES:
                 (self.folder / name).write_text((shipped("examples/project")[0] / name).read_text())
-        except OSError as error:
-            raise GussError(f"cannot write to {self.folder}: {error.strerror}") from error
         print(f"wrote {', '.join(FILES)} to {self.folder}")
         print(f"next: cd {self.folder}")
         print("      guss check-env system.py:make_env")

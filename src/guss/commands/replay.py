@@ -9,6 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from guss.commands.common import Plugins, load_plugins, use_compilation_cache
+from guss.files import check_file
 
 
 @dataclass
@@ -46,6 +47,7 @@ class Replay:
         from guss.reports.replay import write_replay
         from guss.runs.replaying import Replay as Stored
 
+        check_file(self.out)
         use_compilation_cache()
         console = make_console(stderr=True)
         with FitProgress(console, "looking for the models of that episode", quiet=self.quiet) as progress:

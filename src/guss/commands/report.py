@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -33,10 +35,13 @@ class Report:
         """Make the report, show its table, say where it is."""
         from guss.commands.table_display import PartProgress, print_report
         from guss.display import make_console
+        from guss.reports.escaping import one_line
         from guss.reports.report import write_report
 
         with PartProgress(make_console(stderr=True), quiet=self.quiet) as progress:
             files = write_report(self.folder, self.out, command_line(), progress.part)
+        for note in json.loads((files[0].parent / "report.json").read_text()).get("left_out", ()):
+            print(f"guss: warning: {one_line(note)}", file=sys.stderr)
         if self.json:
             print((files[0].parent / "table.json").read_text(), end="")
         elif not self.quiet:

@@ -12,6 +12,7 @@ from tyro.conf import arg
 
 from guss.commands.common import FROM_PRESET, Plugins, command_line, load_plugins, use_compilation_cache
 from guss.errors import GussError
+from guss.files import check_folder
 
 if TYPE_CHECKING:
     from guss.runs.batches import Batch, Job
@@ -134,6 +135,7 @@ class Table1:
         """Run what is not finished, report, say what came out and where it is."""
         load_plugins(self.plugin)
         use_compilation_cache()
+        check_folder(self.folder)
         batch, left_out = self._batch()
         try:
             failed = self._run_all(batch, left_out)

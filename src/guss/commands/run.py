@@ -20,6 +20,7 @@ from guss.commands.common import (
     parse_settings,
     use_compilation_cache,
 )
+from guss.commands.run_notes import resumable, warn_if_random, warn_if_was_random
 from guss.errors import GussError
 
 if TYPE_CHECKING:
@@ -44,11 +45,15 @@ class Run:
     seed: int = 0
     """The first of them."""
     episodes: Annotated[int | None, arg(metavar="N"), FROM_PRESET] = None
-    """Episodes at most, random ones included."""
+    """Episodes at most, random ones included. With --resume: extend the run to so many in all."""
     target: Annotated[float | None, arg(metavar="REWARD", help_behavior_hint="(default: none)")] = None
-    """Stop after a planned episode whose mean reward, over all seeds, reaches this."""
+    """Stop after a planned episode whose mean reward, over all seeds, reaches this. With --resume: another one, or inf
+    for none."""
     initial_episodes: Annotated[int | None, arg(metavar="N"), FROM_PRESET] = None
     """Random episodes at the start."""
+    initial_steps: Annotated[int | None, arg(metavar="N", help_behavior_hint="")] = None
+    """Steps that they have at least, of every seed: where episodes end early, more of them are random. By default as
+    many as episodes of full length have, but at most 200."""
     data: Annotated[tuple[Path, ...], arg(metavar="FILE", help_behavior_hint="")] = ()
     """Logged transitions to start from (NPZ, CSV, Parquet, folders, another run); then no random episode is needed."""
     columns: ColumnNames = ()
@@ -90,7 +95,7 @@ class Run:
     """Start anew where a run with these very settings is stored."""
     resume: Annotated[Path | None, arg(metavar="DIR/RUN", help_behavior_hint="")] = None
     """Resume an interrupted run; it ends as if it had never been interrupted. Imports and steps the environment that it
-    names. Its settings are its own."""
+    names. Its settings are its own, but for --episodes and --target, which extend it, also if it is finished."""
     previous: bool = False
     """With --resume: from the checkpoint before the last one."""
     against: Annotated[tuple[str, ...], arg(metavar="METHOD", help_behavior_hint="")] = ()
@@ -112,7 +117,9 @@ class Run:
         load_plugins(self.plugin)
         from guss.display import RunProgress, make_console, print_run_summary
         from guss.reports.run import summarise_run, write_figures
+        from guss.runs.extending import Extension
         from guss.runs.provenance import provenance
+        from guss.runs.records import run_folder
         from guss.runs.running import read_config, resume_run, run_one
 
         use_compilation_cache()
@@ -120,22 +127,27 @@ class Run:
         if self.resume is not None:
             self._check_resume()
             home, config = self.resume, read_config(self.resume)
+            more = Extension(self.episodes, self.target, provenance(command_line()))
         else:
             data = self._data() if self.data else None
             config = self._config(self.method, data)
             others = [self._config(method, None) for method in self.against]
-        with RunProgress(console, config.episodes, quiet=self.quiet) as progress:
+            home = run_folder(self.out, config.env, config.method, config.to_json())
+        warn_if_random(config, self.episodes or config.episodes)
+        with (
+            resumable(home),
+            RunProgress(console, self.episodes or config.episodes, quiet=self.quiet) as progress,
+        ):
+            shown: Any = {"on_step": progress.step, "on_final": progress.final, "on_stage": progress.stage}
             if self.resume is not None:
-                shown: Any = {"on_step": progress.step, "on_final": progress.final}
-                resume_run(home, progress.episode, **shown, previous=self.previous, logs=self.log)
+                resume_run(home, progress.episode, **shown, previous=self.previous, more=more, logs=self.log)
             else:
-                home = run_one(
+                run_one(
                     config,
                     self.out,
                     provenance(command_line()),
                     progress.episode,
-                    on_step=progress.step,
-                    on_final=progress.final,
+                    **shown,
                     overwrite=self.overwrite,
                     data=data,
                     logs=self.log,
@@ -145,6 +157,7 @@ class Run:
         files = [home, *(write_figures(homes) if self.figures else ())]
         if self.replay:
             files += self._replay(home)
+        warn_if_was_random(config, home)
         if self.json:
             print(json.dumps(summaries[0] | {"against": summaries[1:]} if others else summaries[0], indent=2))
         elif not self.quiet:
@@ -158,8 +171,12 @@ class Run:
         from guss.runs.running import resume_run, run_one
 
         home = run_folder(self.out, config.env, config.method, config.to_json())
-        with RunProgress(make_console(stderr=True), config.episodes, quiet=self.quiet, name=config.method) as progress:
-            shown: Any = {"on_step": progress.step, "on_final": progress.final}
+        console = make_console(stderr=True)
+        with (
+            resumable(home),
+            RunProgress(console, config.episodes, quiet=self.quiet, name=config.method) as progress,
+        ):
+            shown: Any = {"on_step": progress.step, "on_final": progress.final, "on_stage": progress.stage}
             if (home / "config.json").exists() and not self.overwrite:
                 resume_run(home, progress.episode, **shown)
             else:
@@ -225,9 +242,11 @@ class Run:
         )
 
     def _check_resume(self) -> None:
-        """A run goes on as it began: nothing else can be set."""
-        mine = ("resume", "previous", "figures", "replay", "log", "json", "quiet", "plugin")
+        """A run is resumed as it began: nothing can be set but how long it is."""
+        mine = ("resume", "previous", "episodes", "target", "figures", "replay", "log", "json", "quiet", "plugin")
         other = [f.name for f in dataclasses.fields(self) if f.name not in mine and getattr(self, f.name) != f.default]
         if other:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in other)
-            raise GussError(f"a run is resumed with the settings it began with; leave out {flags}")
+            raise GussError(
+                f"a run is resumed with the settings it began with, but for --episodes and --target; leave out {flags}"
+            )

@@ -32,30 +32,38 @@ HOW = "Name your own as file.py:function or module:function; `guss list` shows t
 
 
 def find_env(
-    name: str, *, episode_length: int | None = None, without_cost: bool = False, process: bool = False
+    name: str,
+    *,
+    episode_length: int | None = None,
+    without_cost: bool = False,
+    process: bool = False,
+    folder: Path | None = None,
 ) -> EnvSpec:
     """The environment of that name: a bundled one, a Gymnasium id, or `module:function` (or `file.py:function`).
 
     The function returns a Gymnasium environment, a pair (environment, Task) where reward and cost are known, or a Task
     with `step` and `reset`, whose episodes are then compiled. `process`: where an environment must be stepped to
-    describe it, this is done in its own process.
+    describe it, this is done in its own process. `folder`: where its module or file is looked for first, before the
+    current one.
     """
     convert(name, str, "the environment's name")
     ours = {entry.item.gym_id: entry.item for entry in ENVS} | {entry.name: entry.item for entry in ENVS}
     if name not in ours:
         check_user_code(f"the environment {name!r}")
-        return _own(name, Path.cwd(), episode_length, without_cost, process)
+        return _own(name, Path.cwd(), folder, episode_length, without_cost, process)
     if episode_length is not None or without_cost:
         raise GussError(f"{name} is described already: --episode-length and --without-cost are for others")
     return ours[name]
 
 
 @cache
-def _own(name: str, cwd: Path, episode_length: int | None, without_cost: bool, process: bool) -> EnvSpec:
+def _own(
+    name: str, cwd: Path, folder: Path | None, episode_length: int | None, without_cost: bool, process: bool
+) -> EnvSpec:
     """Described once in a process, since that takes a reset and a step."""
     source = name
     if ":" in name:
-        found, source = load_object(name), located(name)
+        found, source = load_object(name, folder), located(name, folder)
     elif name in gymnasium.registry:
         found = partial(gymnasium.make, name, disable_env_checker=True)
     else:

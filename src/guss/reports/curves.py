@@ -11,6 +11,7 @@ from guss.reports.escaping import plot_text
 from guss.reports.gathering import Record
 from guss.reports.measuring import THRESHOLDS
 from guss.reports.style import legend_columns, new_figure
+from guss.runs.lines import num_random
 
 MOST_POINTS = 128
 RANDOM_LINE = "#c0392b"
@@ -106,7 +107,7 @@ def draw_learning(records: list[Record], random: Record | None = None) -> Any:
 
 def _beginning(record: Record) -> str:
     """Which episodes had random actions."""
-    count = record.config.get("initial_episodes", 0)
+    count = num_random(record.episodes)
     if not count or record.method == "random":
         return ""
     return f" (episode 1{f' to {count}' * (count > 1)} at random)"

@@ -6,7 +6,6 @@ groups of their own, named by where they lie.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,7 +20,8 @@ from guss.reports.identity import in_numbers, name_envs, name_rows, same_setting
 from guss.reports.paper import paper_methods
 from guss.reports.style import distinct_styles, label_of, label_of_env
 from guss.runs.facts import Facts, MethodKind, bundled_env, bundled_method, read_stored
-from guss.runs.records import by_seed, read_lines
+from guss.runs.lines import read_episodes, read_timings
+from guss.runs.records import by_seed
 from guss.usercode import no_user_code
 
 MAIN = ("", "runs")
@@ -110,6 +110,8 @@ class Gathered:
     """Experiments in the toy world."""
     notes: list[str] = field(default_factory=list)
     """What is missing, partial or mixed."""
+    left_out: list[str] = field(default_factory=list)
+    """Those of the notes that are about runs which cannot be read."""
 
     @property
     def envs(self) -> list[str]:
@@ -128,31 +130,14 @@ class Gathered:
 def read_record(home: Path, group: str = "") -> Record:
     """A stored run. What cannot be read, or has no episode, is a GussError that says why."""
     stored = read_stored(home)
-    episodes = read_lines(home / "episodes.jsonl")
-    texts, numbers = {"status", "phase"}, {"seed", "episode", "steps", "return", "mean_reward", "unsafe_pct"}
-    for row in episodes:
-        if not isinstance(row, dict) or not texts | numbers <= set(row):
-            lacking = sorted((texts | numbers) - set(row if isinstance(row, dict) else ()))[0]
-            raise GussError(f"{home / 'episodes.jsonl'} has a line without {lacking!r}")
-        if wrong := sorted(name for name in numbers if not _is_number(row[name])):
-            raise GussError(f"{home / 'episodes.jsonl'} has a line whose {wrong[0]!r} is {row[wrong[0]]!r}, no number")
-        shares = row.get("unsafe_pct_by_cost", {})
-        if not isinstance(shares, dict) or not all(map(_is_number, shares.values())):
-            raise GussError(
-                f"{home / 'episodes.jsonl'} has a line whose 'unsafe_pct_by_cost' is not a table of numbers"
-            )
+    episodes = read_episodes(home)
     if not episodes:
         raise GussError(f"{home} has no finished episode yet")
-    timings = read_lines(home / "timings.jsonl") if any(home.glob("timings.jsonl*")) else []
-    for row in timings:
-        if not isinstance(row, dict) or not all(_is_number(row.get(name)) for name in ("episode", "plan_seconds")):
-            raise GussError(f"{home / 'timings.jsonl'} has a line without the numbers 'episode' and 'plan_seconds'")
+    if others := sorted({row["seed"] for row in episodes} - set(stored.config["seeds"])):
+        raise GussError(f"{home / 'episodes.jsonl'} has seed {others[0]}, which its config.json does not name")
+    timings = read_timings(home) if any(home.glob("timings.jsonl*")) else []
     record = Record(home, group, stored.env, stored.config, stored.origin, stored.facts, episodes, timings)
     return identified([record])[0]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def measure_of(env: str, episodes: list[dict[str, Any]], facts: Facts | None = None) -> str:
@@ -216,7 +201,8 @@ def gather(folder: Path) -> Gathered:
         try:
             records.append(read_record(home, "" if group in MAIN else group))
         except GussError as error:
-            found.notes.append(f"{found.brief(error)}; it is left out.")
+            found.left_out.append(f"{found.brief(error)}; it is left out.")
+    found.notes += found.left_out
     records.sort(key=_order)
     labels = env_labels(records)
     for name in dict.fromkeys(record.group for record in records if record.group):

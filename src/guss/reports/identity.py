@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from guss.reports.escaping import LONGEST, digest, one_line
@@ -53,7 +54,7 @@ def same_settings(config: dict[str, Any]) -> str:
 
 def seeds_text(seeds: Sequence[int]) -> str:
     """`seeds 0–5`, or each by its number."""
-    whole = len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    whole = len(seeds) > 1 and all(b == a + 1 for a, b in pairwise(seeds))
     return f"seeds {seeds[0]}–{seeds[-1]}" if whole else f"seed {', '.join(map(str, seeds))}"
 
 

@@ -79,7 +79,7 @@ def planning(record: Record) -> tuple[float | None, int | None]:
     quick = [
         1000 * row["plan_seconds"] / lengths[row["episode"]]
         for row in record.timings
-        if phases.get(row["episode"]) == "plan" and not row.get("compiled_programs")
+        if phases.get(row["episode"]) == "plan" and lengths[row["episode"]] and not row.get("compiled_programs")
     ]
     return (round(min(quick), 3) if quick else None), evaluations
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from guss.errors import GussError
+from guss.files import writing
 from guss.planners.elites import ElitePlanner
 from guss.reports.escaping import plot_text
 from guss.reports.replay_dims import DimPanels
@@ -69,15 +70,16 @@ def write_replay(
         if scene.step == max(wanted):
             break
     stage.close()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if step is not None:
-        images[0].save(path)
-        return
-    if last is not None:
-        images[-1].save(last)
     frames = [image.quantize(colors=96, dither=Image.Dither.NONE) for image in images]
     times = [round(1000 / fps)] * (len(frames) - 1) + [1500]
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=times, loop=0, optimize=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if last is not None:
+            images[-1].save(last)
+        if step is not None:
+            images[0].save(path)
+        else:
+            frames[0].save(path, save_all=True, append_images=frames[1:], duration=times, loop=0, optimize=True)
 
 
 class Stage:

@@ -19,6 +19,7 @@ from typing import Any
 from guss import metrics
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
+from guss.files import check_folder, writing
 from guss.reports import figures, table
 from guss.reports.curves import draw_learning
 from guss.reports.escaping import file_stem, markdown, markdown_code, markdown_title, one_line
@@ -56,9 +57,11 @@ def write_report(
     """Make it and return its files, the page first; `on_part` is told what is being made."""
     tell = on_part or (lambda part: None)
     tell("reading records")
-    report = make_report(folder)
     out = folder / "report" if out is None else out
-    (out / "figures").mkdir(parents=True, exist_ok=True)
+    report = make_report(folder)
+    check_folder(out / "figures")
+    with writing(out):
+        (out / "figures").mkdir(parents=True, exist_ok=True)
     tell("tables")
     texts = {"table.md": to_markdown(report), "table.tex": to_latex(report.tables)}
     for name, text in texts.items():
@@ -77,11 +80,14 @@ def write_report(
 def make_report(folder: Path) -> Report:
     """Everything but the figures."""
     found = gather(folder)
-    if not (found.records or found.groups or found.toys or found.notes):
-        raise GussError(
-            f"there is no run under {folder}: a report is made of folders with config.json and episodes.jsonl, as "
-            f"`guss run` and `guss reproduce` write them"
+    if not (found.records or found.groups or found.toys):
+        error = GussError(
+            f"there is no run under {folder}{' that can be read' if found.left_out else ''}: a report is made of "
+            f"folders with config.json and episodes.jsonl, as `guss run` and `guss reproduce` write them"
         )
+        for note in found.left_out:
+            error.add_note(note)
+        raise error
     tables = {env: rows_of(found.of_env(env)) for env in found.envs}
     tests = {env: compare(found.of_env(env)) for env in found.envs}
     groups = {
@@ -228,7 +234,7 @@ def everything(report: Report) -> dict[str, Any]:
             {"run": record.name, "group": record.group, "seeds": record.seeds, "episodes": record.done} | record.origin
             for record in all_records(report)
         ],
-    }
+    } | ({"left_out": report.found.left_out} if report.found.left_out else {})
 
 
 # ----------------------------------------------------------------------------------------------------------- figures
@@ -239,7 +245,8 @@ def draw_all(report: Report, folder: Path, tell: Callable[[str], Any]) -> tuple[
     drawn, notes = Drawn(), list[str]()
     for kind in ("learning", "pareto", "model", "coverage", "states", "gallery", "*-exploration", "*-trajectories"):
         for old in [*folder.glob(f"{kind}*.png"), *folder.glob(f"{kind}*.svg")]:  # of an earlier report
-            old.unlink()
+            with writing(old):
+                old.unlink()
 
     def keep(env: str, kind: str, figure: Any) -> None:
         if figure is not None:

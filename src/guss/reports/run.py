@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from guss import metrics
+from guss.files import writing
 from guss.reports.curves import draw_learning
 from guss.reports.gathering import identified, read_record
 from guss.reports.measuring import THRESHOLDS, by_cost, per_seed, plain
@@ -53,5 +54,6 @@ def summarise_evaluation(found: Any) -> dict[str, Any]:
 def write_figures(homes: list[Path]) -> list[Path]:
     """The learning curves of the first run, beside those of the others, in its folder."""
     folder = homes[0] / "figures"
-    folder.mkdir(exist_ok=True)
+    with writing(folder):
+        folder.mkdir(exist_ok=True)
     return save_figure(draw_learning(identified([read_record(home) for home in homes])), folder / "learning")[:1]

@@ -15,6 +15,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from guss.files import writing
 from guss.reports.escaping import LONGEST, one_line, plot_text
 from guss.runs.records import short_name
 
@@ -128,7 +129,8 @@ def legend_columns(labels: Sequence[str], most: int) -> int:
 def save_figure(figure: Any, path: Path) -> list[Path]:
     """Write `path`.png and `path`.svg."""
     files = [path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")]  # a dot in it is no suffix
-    figure.savefig(files[0], dpi=150, metadata={"Software": None})
-    figure.savefig(files[1], metadata={"Date": None})
+    with writing(files[0]):
+        figure.savefig(files[0], dpi=150, metadata={"Software": None})
+        figure.savefig(files[1], metadata={"Date": None})
     plt.close(figure)
     return files

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from guss import metrics
 from guss.envs.toy import ToyLayout
 from guss.reports.escaping import plot_text
 from guss.reports.style import new_figure, save_figure, style_of
+from guss.runs.records import write_json
 from guss.runs.toy import load_toy, safe_cells
 
 MEASURES = ("safe_plan_share", "coverage", "coverage_of_step")
@@ -86,7 +86,7 @@ def write_report(home: Path) -> tuple[dict[str, Any], list[Path]]:
     figures = save_figure(draw_exploration(data, records), home / "exploration")
     figures += save_figure(draw_trajectories(data, records), home / "trajectories")
     path = home / "summary.json"
-    path.write_text(json.dumps(summary, indent=2) + "\n")
+    write_json(path, summary)
     return summary, [path, *figures]
 
 

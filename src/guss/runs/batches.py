@@ -11,8 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 from guss.errors import GussError
 from guss.runs.config import RunConfig
 from guss.runs.forecasts import COMPILE, expected_seconds
+from guss.runs.lines import read_timings
 from guss.runs.loops import EpisodeNews, FinalFit
-from guss.runs.records import read_lines, run_folder
+from guss.runs.records import run_folder
 from guss.runs.running import FINAL, episodes_kept, resume_run, run_one
 
 ENOUGH = 60.0
@@ -48,8 +49,10 @@ class Job:
         self.done, self.seconds = 0, 0.0
         if self.begun:
             self.done = episodes_kept(self.home)
-            lines = [line for line in read_lines(self.home / "timings.jsonl") if line["episode"] < self.done]
-            self.seconds = sum(line["fit_seconds"] + line["plan_seconds"] - line["compile_seconds"] for line in lines)
+            lines = [line for line in read_timings(self.home) if line["episode"] < self.done]
+            names = ("fit_seconds", "compile_seconds")
+            fit, compiled = (sum(line.get(name) or 0.0 for line in lines) for name in names)
+            self.seconds = fit + sum(line["plan_seconds"] for line in lines) - compiled
 
     @property
     def begun(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, checked_preset, settings_from
@@ -43,6 +44,9 @@ class RunConfig(AgentSettings):
     env_process: bool = False
     """Each environment in its own process, which can be killed; otherwise in a thread. Results are the same."""
 
+    started_in: str | None = field(default=None, compare=False)
+    """The folder in which a stored run was started: names of files and modules are relative to it. No setting."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         MAX_SEEDS.check("a run", len(self.seeds))
@@ -57,7 +61,7 @@ class RunConfig(AgentSettings):
         if self.episode_length is not None and self.episode_length < 1:
             raise GussError(f"an episode has at least 1 step, got --episode-length {self.episode_length}")
         check_seconds(self.step_timeout, "the step_timeout")
-        if self.initial_episodes == 0 and self.learns and self.data is None:
+        if self.initial_episodes == 0 and not self.initial_steps and self.learns and self.data is None:
             raise GussError(
                 "a learned model needs at least 1 random episode at the start, or logged data; got initial_episodes 0"
             )
@@ -79,6 +83,11 @@ class RunConfig(AgentSettings):
             checked_settings("baseline", self.method, self.baseline, self.planner)
 
     @property
+    def folder(self) -> Path | None:
+        """The same as a path."""
+        return None if self.started_in is None else Path(self.started_in)
+
+    @property
     def baseline(self) -> type[Baseline] | None:
         """The baseline that it runs; None for planners."""
         return BASELINES[self.method].item if self.method in BASELINES.names() else None
@@ -88,11 +97,17 @@ class RunConfig(AgentSettings):
         """Whether the method plans: the random one and baselines do not."""
         return self.baseline is None and super().plans
 
-    def is_random(self, episode: int) -> bool:
-        """Whether an episode's actions are random ones."""
+    def is_random(self, episode: int, steps: int, episode_length: int) -> bool:
+        """Whether an episode's actions are random ones; `steps`: those of the seed that has fewest."""
         if self.baseline is None:
-            return super().is_random(episode)
-        return self.baseline.random_first and episode < self.initial_episodes
+            return super().is_random(episode, steps, episode_length)
+        return self.baseline.random_first and self.begins(episode, steps, episode_length)
+
+    def never_acts(self, episode_length: int) -> bool:
+        """Whether all episodes of the run will have random actions, although its method could do better."""
+        last = self.episodes - 1
+        acts = self.plans or self.baseline is not None
+        return acts and self.is_random(last, last * episode_length, episode_length)
 
     def explores(self) -> str:
         """How random actions follow each other."""
@@ -100,14 +115,14 @@ class RunConfig(AgentSettings):
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; of logged data, and of what was added later, only where they are used."""
-        silent = [] if self.data is not None else ["data", "data_rows"]
+        silent = ["started_in"] + ([] if self.data is not None else ["data", "data_rows"])
         default = {"overlap": False, "episode_length": None, "without_cost": False, "step_timeout": 60.0}
         default |= {"env_process": False}
         silent += [name for name, value in default.items() if getattr(self, name) == value]
         if self.baseline is not None:
             silent += ["horizon", "budget"]
             silent += [] if self.baseline.model_based else ["model", "net", "fit"]
-            silent += [] if self.baseline.random_first else ["initial_episodes", "explore"]
+            silent += [] if self.baseline.random_first else ["initial_episodes", "initial_steps", "explore"]
         return {k: v for k, v in super().to_json().items() if k not in silent}
 
 
@@ -164,5 +179,5 @@ def seeds_from(first: int, count: int) -> tuple[int, ...]:
 
 def spec_of_run(config: RunConfig) -> EnvSpec:
     """The environment that a run is on."""
-    how: Any = {"without_cost": config.without_cost, "process": config.env_process}
+    how: Any = {"without_cost": config.without_cost, "process": config.env_process, "folder": config.folder}
     return find_env(config.env, episode_length=config.episode_length, **how)

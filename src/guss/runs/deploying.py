@@ -18,7 +18,7 @@ from guss.checkpoint import Stored
 from guss.envs.finding import as_maker
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.runs.config import RunConfig, spec_of_run
-from guss.runs.integrity import episode_rows
+from guss.runs.lines import read_episodes
 from guss.runs.loops import Loop, check_done
 from guss.runs.running import final_models, newest_checkpoint, read_config
 from guss.runs.sources import warn_if_changed
@@ -87,8 +87,9 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
     stored, to_fit = learned_state(home, config)
     check_done(stored, config.episodes)
     done = stored.meta["done"]
-    row, start = config.seeds.index(chosen), min(config.initial_episodes, done)  # whatever comes next is planned
-    agent = Agent(system, task=task, seed=chosen, preset={}, **config.arguments() | {"initial_episodes": start})
+    row = config.seeds.index(chosen)
+    planned = {"initial_episodes": min(config.initial_episodes, done), "initial_steps": 0}  # whatever comes next
+    agent = Agent(system, task=task, seed=chosen, preset={}, **config.arguments() | planned)
     report = report_from(stored.meta.get("report"), (len(config.seeds),))
     mine = stored.row(row, len(config.seeds))
     check_learner(mine, 1)
@@ -112,7 +113,7 @@ def _environment(config: RunConfig) -> tuple[Any, Task | None]:
 
 def _history(home: Path, seed: int, done: int) -> list[Episode]:
     """The run's episodes of one seed, as an agent remembers its own."""
-    rows = [row for row in episode_rows(home) if row["seed"] == seed and row["episode"] < done]
+    rows = [row for row in read_episodes(home) if row["seed"] == seed and row["episode"] < done]
     if [row["episode"] for row in rows] != list(range(done)):
         raise GussError(
             f"{home / 'episodes.jsonl'} has {len(rows)} of the {done} episodes of seed {seed}; "

@@ -28,6 +28,9 @@ from guss.models import MODELS
 from guss.planners import PLANNERS
 from guss.registry import Entry
 from guss.runs.config import RunConfig, spec_of_run
+from guss.runs.lines import is_count
+from guss.runs.places import KEY as PLACE
+from guss.runs.places import started_in
 from guss.runs.records import SCHEMA, short_name
 from guss.task import Task
 from guss.usercode import no_user_code
@@ -77,6 +80,10 @@ class StoredRun:
     """Command, commit, versions, machine."""
     facts: Facts | None
     """None: an earlier guss did not store them."""
+    sources: dict[str, dict[str, str]]
+    """Checksums of the user's code; empty in runs of an earlier guss."""
+    started_in: Path | None
+    """Where files that it names are; None: in the current folder."""
 
     @property
     def env(self) -> str:
@@ -163,7 +170,7 @@ def read_stored(home: Path) -> StoredRun:
     try:
         stored = json.loads(path.read_text())
     except OSError as error:
-        raise GussError(f"cannot read {path}: {error.strerror}") from error
+        raise GussError(f"{home} is not a run: cannot read its config.json ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise GussError(f"{path} is not JSON: {error}") from error
     config = stored.get("config") if isinstance(stored, dict) else None
@@ -173,19 +180,19 @@ def read_stored(home: Path) -> StoredRun:
         raise GussError(f"{path} is of a newer guss (schema {stored['schema']}, this one reads {SCHEMA}): update guss")
     seeds = config["seeds"]
     wanted = {"env": isinstance(config["env"], str), "method": isinstance(config["method"], str),
-              "seeds": isinstance(seeds, list) and bool(seeds) and all(map(_is_count, seeds)),
-              "episodes": _is_count(config["episodes"])}  # fmt: skip
+              "seeds": isinstance(seeds, list) and bool(seeds) and all(map(is_count, seeds)),
+              "episodes": is_count(config["episodes"])}  # fmt: skip
     for name, fits in wanted.items():
         if not fits:
             raise GussError(f"{path} is not of a run: its {name} cannot be {config[name]!r}")
     origin = stored.get("provenance", {})
     if not isinstance(origin, dict) or any(not isinstance(origin.get(k, {}), dict) for k in ("machine", "versions")):
         raise GussError(f"{path}: its provenance must be a table, with tables of machine and versions")
-    return StoredRun(config, origin, _read_facts(path, stored[KEY]) if KEY in stored else None)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    sources = stored.get("sources", {})
+    if not isinstance(sources, dict) or not all(isinstance(files, dict) for files in sources.values()):
+        raise GussError(f"{path}: its sources must be tables of checksums")
+    facts, folder = _read_facts(path, stored[KEY]) if KEY in stored else None, started_in(home, stored.get(PLACE))
+    return StoredRun(config, origin, facts, sources, folder)
 
 
 def _read_facts(path: Path, stored: Any) -> Facts:

@@ -31,7 +31,7 @@ def expected_seconds(config: RunConfig) -> np.ndarray:
     """Of every episode of a run, all seeds together, without compiling."""
     steps, step = _episode(config.env, config.episode_length, config.without_cost)
     episode = np.arange(config.episodes)
-    random = np.asarray([config.is_random(int(i)) for i in episode])
+    random = np.asarray([config.is_random(int(i), int(i) * steps, steps) for i in episode])
     per_seed = np.full(config.episodes, steps * step)
     if config.plans:
         per_seed += np.where(random, 0.0, steps * (PLAN + PREDICTED_STEP * config.horizon * config.budget))

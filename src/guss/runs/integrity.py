@@ -12,7 +12,7 @@ from typing import Any
 from guss.agent.traces import read_trace
 from guss.errors import GussError
 from guss.runs.loops import Loop
-from guss.runs.records import read_lines, trace_path
+from guss.runs.records import trace_path
 
 RECORDS = ("episodes.jsonl", "timings.jsonl")
 Place = tuple[int, ...]
@@ -51,17 +51,6 @@ def kept_records(home: Path, loop: Loop, meta: dict[str, Any]) -> dict[str, byte
     rows = [json.loads(line) for line in kept["episodes.jsonl"].splitlines()]
     _check_traces(home, [row for row in rows if loop.every_trace or row["episode"] % loop.at_once == 0])
     return kept
-
-
-def episode_rows(home: Path) -> list[dict[str, Any]]:
-    """The lines of a run's episodes, each with its seed and its number."""
-    path = home / "episodes.jsonl"
-    rows = read_lines(path)
-    for number, row in enumerate(rows, 1):
-        for name in ("seed", "episode"):
-            if not isinstance(row, dict) or type(row.get(name)) is not int:
-                raise GussError(f"{path}, line {number} must be a table with a whole number {name!r}")
-    return rows
 
 
 def _kept(path: Path, places: Sequence[Place], stored: dict[str, Any] | None) -> bytes:

@@ -88,6 +88,11 @@ class PlanningLoop(Loop):
         """Whether there is a model to plan with."""
         return self.config.plans and (not self.learner.per_seed or self.learner.fits > 0)
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the next episode has random actions: never after a planned one, whatever an older guss counted."""
+        return self.learner.fits == 0 and super().is_random
+
     def play(self, number: int, keys: Array, random: bool, on_step: OnStep = None) -> Played:
         """One episode of every seed, with random actions or by plans of the models as they are."""
         how, learner = self.config.explores(), self.learner
@@ -135,12 +140,13 @@ class PlanningLoop(Loop):
         if self.config.plans and self._fit_names is None:
             self._compile_ahead(keys)
         report, fit_seconds, ahead, examples = None, 0.0, None, list[list[Examples]]()
-        random = self.config.is_random(number)
+        random = self.is_random
         with CompileClock() as clock:
             if not random:
                 report, examples = self._fit(keys, number), self.learner.examples()
                 fit_seconds = time.perf_counter() - started
                 self.ahead.wait(PLANNER, on_wait=self.compiling)
+            self.stage("random actions" if random else "planning")
             played = self.play(number, keys, random, on_step)
             batch = played.batch()
             if not random:  # before this episode is learned from

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -9,9 +10,10 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from guss.errors import GussError
+from guss.files import writing
 
 NAME = "lock"
 
@@ -19,10 +21,11 @@ NAME = "lock"
 @contextmanager
 def locked(home: Path) -> Iterator[None]:
     """Hold the folder's lock. The system lets go of it when a process dies, so what a dead one left behind is stale."""
-    home.mkdir(parents=True, exist_ok=True)
     path = home / NAME
     while True:
-        file = path.open("a+")
+        with writing(home):
+            home.mkdir(parents=True, exist_ok=True)
+            file = path.open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -32,7 +35,7 @@ def locked(home: Path) -> Iterator[None]:
                 f"{home} is in use by process {owner.get('pid', '?')} on {owner.get('host', '?')}; nothing was "
                 f"changed. Wait until it is done, or stop it first"
             ) from None
-        if path.exists() and os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+        if _is_at(file, path):
             break
         file.close()  # its owner removed it between our opening and our locking it: once more
     with file:
@@ -42,11 +45,19 @@ def locked(home: Path) -> Iterator[None]:
                 f"{home} was in use by a process on {before}, and it cannot be seen from here whether it still is; "
                 f"if it is not, remove {path}"
             )
-        path.write_text(json.dumps({"pid": os.getpid(), "host": platform.node()}) + "\n")
+        with writing(path):
+            path.write_text(json.dumps({"pid": os.getpid(), "host": platform.node()}) + "\n")
         try:
             yield
         finally:
-            path.unlink()
+            with contextlib.suppress(OSError):  # the folder is gone: an earlier error is the one to tell
+                if _is_at(file, path):
+                    path.unlink()
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Whether an open file is the one at this path: it may have been removed, or its folder renamed."""
+    return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
 def _owner(path: Path) -> dict[str, Any]:

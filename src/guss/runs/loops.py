@@ -21,6 +21,7 @@ from guss.models.judging import FitReport
 from guss.programs import begin_programs
 from guss.progress import EpisodeNews as EpisodeNews
 from guss.runs.config import RunConfig, spec_of_run
+from guss.runs.extending import same_run, stopped_at_target
 from guss.runs.records import per_episode, unsafe_by_cost
 from guss.runs.timing import CompileClock
 
@@ -134,6 +135,11 @@ class Loop:
         """Fit once more after the last episode, so that its data count too; None where there is nothing to fit."""
         return None
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the next episode has random actions: until every seed has enough steps to learn from."""
+        return self.config.is_random(self.done, int(self.steps.min()), self.task.episode_length)
+
     def meta(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the arrays."""
         return {
@@ -147,16 +153,18 @@ class Loop:
 
     def restore(self, stored: Stored) -> None:
         """Go on from a checkpoint."""
-        if stored.meta["config"] != self.config.to_json():
+        if not same_run(stored.meta, self.config):
             raise GussError(f"the checkpoint {stored.path} is of a run with other settings than its config.json")
         check_signature(f"the state in {stored.path}", stored_signature(stored), self.planned)
         check_done(stored, self.config.episodes, self.at_once)
-        self.done, self.over = stored.meta["done"], stored.meta["over"]
+        self.done = stored.meta["done"]
+        self.over = self.done >= self.config.episodes or stopped_at_target(stored.meta, self.config)
         whole = [self.done * self.task.episode_length] * len(self.config.seeds)  # where not told
         self.steps = np.asarray(stored.meta.get("steps", whole))
         if self.steps.shape != (len(self.config.seeds),):
             raise GussError(f"{stored.path}: meta.steps must be a number for each seed, got {self.steps.tolist()}")
-        self.take(stored.restore(self.state), stored.meta["learner"])
+        longer = stored.meta["config"]["episodes"] < self.config.episodes
+        self.take(stored.restore(self.state, grow=longer), stored.meta["learner"])
 
     def finish(
         self, episodes: Sequence[Played], phase: str, r2: float | None, fit: float, play: float, clock: CompileClock

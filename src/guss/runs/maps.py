@@ -21,7 +21,8 @@ from guss.agent.traces import Trace, read_trace
 from guss.envs import StateMap, View
 from guss.errors import GussError
 from guss.runs.facts import StoredRun, bundled_env, read_stored, soft_constraints
-from guss.runs.records import read_lines, read_packed, trace_path, write_packed
+from guss.runs.lines import read_episodes
+from guss.runs.records import read_packed, trace_path, write_packed
 from guss.runs.showing import plain_map
 
 NAME, SCHEMA = "maps.json.gz", 1
@@ -171,7 +172,7 @@ def cells_of(plane: StateMap, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _read_traces(home: Path, seeds: tuple[int, ...]) -> dict[int, list[Trace]]:
     """By episode, of every seed: those that are finished and were kept step by step."""
-    done = {(row["seed"], row["episode"]) for row in read_lines(home / "episodes.jsonl")}
+    done = {(row["seed"], row["episode"]) for row in read_episodes(home)}
     found = {}
     for episode in sorted({episode for _, episode in done}):
         paths = [trace_path(home, seed, episode) for seed in seeds if (seed, episode) in done]

@@ -23,8 +23,8 @@ from guss.errors import GussError
 from guss.models.examples import Examples
 from guss.models.judging import FitReport
 from guss.runs.config import spec_of_run
-from guss.runs.integrity import episode_rows
 from guss.runs.learning import batch_of, capacity_of
+from guss.runs.lines import num_random, read_episodes
 from guss.runs.records import read_start, trace_path
 from guss.runs.running import read_config
 from guss.spaces import TINY
@@ -42,6 +42,8 @@ class Log(NamedTuple):
     capacity: int
     before: Batch | None  # what was known before the first episode
     episodes: list[Batch]
+    num_random: int
+    """Of them, how many at the start had random actions: a run fits nothing before they are over."""
 
     @property
     def keys(self) -> Array:
@@ -65,7 +67,8 @@ def log_of_run(home: Path, episodes: int | None = None) -> Log:
     config = read_config(home)
     system = spec_of_run(config).make_task()
     task, planned = config.tasks(system)
-    done = min((sum(row["seed"] == seed for row in episode_rows(home)) for seed in config.seeds), default=0)
+    rows = read_episodes(home)
+    done = min((sum(row["seed"] == seed for row in rows) for seed in config.seeds), default=0)
     wanted = done if episodes is None else episodes
     if not (config.data is None) <= wanted <= done:  # with logged data there is something to learn from before any
         raise GussError(f"{home} has {done} finished episodes, asked for {wanted}")
@@ -77,7 +80,7 @@ def log_of_run(home: Path, episodes: int | None = None) -> Log:
         ]
         batches.append(jax.tree.map(lambda *x: np.stack(x), *each))
     before = None if start is None else batch_of(checked, start, len(config.seeds))
-    return Log(config, system, planned, config.seeds, capacity_of(config, task), before, batches)
+    return Log(config, system, planned, config.seeds, capacity_of(config, task), before, batches, num_random(rows))
 
 
 def log_of_files(trace: Trace, task: Task, settings: AgentSettings, seed: int) -> Log:
@@ -87,8 +90,8 @@ def log_of_files(trace: Trace, task: Task, settings: AgentSettings, seed: int) -
     checked.batch(trace)  # tell what is wrong by the row of the whole
     batches = [batch_of(checked, piece, 1) for piece in pieces(trace, task.episode_length)]
     capacity = len(batches) * task.episode_length
-    settings = dataclasses.replace(settings, initial_episodes=0)
-    return Log(settings, system, planned, (seed,), capacity, None, batches)
+    settings = dataclasses.replace(settings, initial_episodes=0, initial_steps=None)
+    return Log(settings, system, planned, (seed,), capacity, None, batches, 0)
 
 
 def _rows(checked: Checked, trace: Trace, length: int) -> Batch:
@@ -117,7 +120,7 @@ def fit_log(
     for number in range(count + 1):
         if number > 0:
             learner.add(log.episodes[number - 1])
-        if number == count or (in_turn and number >= log.settings.initial_episodes and learner.rows > 0):
+        if number == count or (in_turn and number >= log.num_random and learner.rows > 0):
             told.append(_fit(log, learner, number))
             if on_fit is not None:
                 on_fit(told[-1])
@@ -139,7 +142,7 @@ def _fit(log: Log, learner: Learner, number: int) -> FitNews:
 
 def save_models(folder: Path, log: Log, learner: Learner, last: FitNews) -> list[Path]:
     """An agent per seed, ready to act or to go on learning: `Agent.load(file, system)`."""
-    own = log.settings.arguments() | {"initial_episodes": 0}
+    own = log.settings.arguments() | {"initial_episodes": 0, "initial_steps": None}
     files = []
     for i, seed in enumerate(log.seeds):
         agent = Agent(log.system, seed=seed, preset={}, **own)
@@ -190,7 +193,7 @@ def task_of(trace: Trace) -> Task:
             tuple((low - room).tolist()), tuple((high + room).tolist()), names=trace.action_names
         ),
         reward=None if trace.reward is not None else _nothing,
-        constraints=[Constraint(name) for name in costs] if costs else [Constraint("none", _nothing)],
+        constraints=[Constraint("none", _nothing)] if trace.cost is None else [Constraint(name) for name in costs],
         descriptor=_nowhere,
         grid=Grid(low=(0.0,), high=(1.0,), cells=(1,)),
         episode_length=min(length, max(len(trace.obs) // 5, 1)) if len(trace.obs) == length else length,

@@ -6,6 +6,7 @@ only where the caller asks for it (`replay`).
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -14,10 +15,14 @@ from typing import Any, NamedTuple
 
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
+from guss.files import check_folder, writing
 from guss.runs import films, maps
 from guss.runs.config import RunConfig
+from guss.runs.extending import same_settings
 from guss.runs.facts import is_bundled, read_stored
-from guss.runs.records import packed_bytes, raw_lines, read_lines, trace_path, write_packed
+from guss.runs.lines import num_random, raw_episodes, raw_timings, read_episodes
+from guss.runs.places import KEY as STARTED_IN
+from guss.runs.records import json_bytes, packed_bytes, trace_path, write_packed
 from guss.runs.running import checkpoint_path, read_config
 from guss.usercode import no_user_code
 
@@ -50,7 +55,8 @@ def find_runs(paths: Sequence[Path]) -> list[Path]:
 
 def check_target(home: Path, out: Path) -> Path:
     """The folder in `out` that a run is packed to; what is there already must be an earlier copy of the same run."""
-    target = out / home.name
+    target = out / home.resolve().name
+    check_folder(out)
     if target.resolve() == home.resolve():
         raise GussError(f"{out} is where {home.name} itself is: choose another folder with --out, so that it is a copy")
     if not target.exists():
@@ -59,12 +65,12 @@ def check_target(home: Path, out: Path) -> Path:
         raise GussError(f"{target} is there already and holds no run; nothing was changed. Remove it first")
     if not (target / "config.json").exists():
         return target
-    if read_stored(target).config != read_stored(home).config:
+    if not same_settings(*(read_stored(place).config for place in (target, home))):
         raise GussError(f"{target} holds a run with other settings than {home}; nothing was changed")
     if (target / "episodes.jsonl").exists():
         raise GussError(f"{target} holds the run itself, not a packed copy of it; nothing was changed")
     if (target / "episodes.jsonl.gz").exists():
-        there, here = (len(read_lines(place / "episodes.jsonl")) for place in (target, home))
+        there, here = (len(read_episodes(place)) for place in (target, home))
         if there > here:
             raise GussError(
                 f"{target} holds more of this run than {home}: {there} lines of episodes against {here}; nothing was "
@@ -81,12 +87,12 @@ def pack_run(home: Path, out: Path, *, film: bool = True, replay: bool = False, 
     """
     with no_user_code("a pack"):
         target, seeds = check_target(home, out), read_stored(home).config["seeds"]
-    rows = raw_lines(home / "episodes.jsonl")
+    rows = raw_episodes(home)
     done = _finished([row for row, _ in rows], len(seeds))
     if not done:
         raise GussError(f"{home} has no finished episode yet")
     lines = {"episodes.jsonl": b"".join(line for row, line in rows if row["episode"] in done)}
-    timings = raw_lines(home / "timings.jsonl")
+    timings = raw_timings(home)
     lines["timings.jsonl"] = b"".join(line for row, line in timings if row["episode"] in done)
     missing, made = [], {}
     with no_user_code("a pack"):
@@ -94,13 +100,11 @@ def pack_run(home: Path, out: Path, *, film: bool = True, replay: bool = False, 
     missing += [why] if why else []
     if film:
         with nullcontext() if replay else no_user_code("a pack without --replay"):
-            made[films.NAME], why = _film(home, done, replay, on_step)
+            made[films.NAME], why = _film(home, done, num_random([row for row, _ in rows]), replay, on_step)
         missing += [why] if why else []
-    try:
+    with writing(target):
         target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GussError(f"cannot make the folder {target}: {error.strerror}") from error
-    write_atomically(target / "config.json", (home / "config.json").read_bytes())
+    write_atomically(target / "config.json", _config_bytes(home))
     for name, content in lines.items():
         write_atomically(target / f"{name}.gz", packed_bytes(content))
     for name, data in made.items():
@@ -111,6 +115,15 @@ def pack_run(home: Path, out: Path, *, film: bool = True, replay: bool = False, 
         write_atomically(target / "eval.json", (home / "eval.json").read_bytes())
         names.append("eval.json")
     return Packed(target, len(done), {name: (target / name).stat().st_size for name in names}, tuple(missing))
+
+
+def _config_bytes(home: Path) -> bytes:
+    """config.json as it is, but for the folder on this machine in which the run was started."""
+    content = (home / "config.json").read_bytes()
+    about = json.loads(content)
+    if STARTED_IN not in about:
+        return content
+    return json_bytes({name: value for name, value in about.items() if name != STARTED_IN})
 
 
 def _finished(rows: list[dict[str, Any]], num_seeds: int) -> set[int]:
@@ -131,8 +144,10 @@ def _maps(home: Path) -> tuple[dict[str, Any] | None, str]:
     return made, "" if made is not None else f"no maps: {why}"
 
 
-def _film(home: Path, done: set[int], replay: bool, on_step: films.OnStep) -> tuple[dict[str, Any] | None, str]:
-    """The animation that is there, or a new one; or why there is none."""
+def _film(
+    home: Path, done: set[int], first: int, replay: bool, on_step: films.OnStep
+) -> tuple[dict[str, Any] | None, str]:
+    """The animation that is there, or a new one; or why there is none. `first`: random episodes at the start."""
     stored = films.read_film(home)
     if stored is not None:
         return stored, ""
@@ -142,9 +157,9 @@ def _film(home: Path, done: set[int], replay: bool, on_step: films.OnStep) -> tu
     traced = [e for e in sorted(done) if all(trace_path(home, seed, e).exists() for seed in config.seeds)]
     if not traced:
         return None, "no film: it has no traces"
-    random = config.is_random(traced[-1])
+    random = traced[-1] < first
     needs_model = config.baseline is None and config.learns and not random
-    ready = [e for e in traced if config.is_random(e) == random]
+    ready = [e for e in traced if (e < first) == random]
     if needs_model:
         ready = [e for e in ready if checkpoint_path(home, e + 1).exists()]
     if not ready:

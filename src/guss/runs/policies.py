@@ -103,7 +103,7 @@ class PolicyLoop(Loop):
         started, first = time.perf_counter(), self.done
         numbers = jnp.arange(first, first + self.at_once, dtype=jnp.int32)
         keys = jax.vmap(lambda key: jax.vmap(lambda i: jax.random.fold_in(key, i))(numbers))(self.keys)
-        random = self.config.is_random(first)
+        random = self.is_random
         with CompileClock() as clock:
             played, note = self._play(first, keys, random, False, on_step)
             acted = time.perf_counter() - started

@@ -13,6 +13,7 @@ lock              there while a process works on the run
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -30,6 +31,7 @@ from guss.agent.hosting import Played
 from guss.agent.traces import Trace, read_trace, write_trace
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
+from guss.files import file_error
 from guss.limits import MAX_PACKED, read_gzip
 from guss.task import Task
 from guss.types import Transition
@@ -52,24 +54,30 @@ def run_folder(out: Path, env: str, method: str, config: dict[str, Any]) -> Path
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
     """Readable JSON, atomically."""
-    write_atomically(path, (json.dumps(data, indent=2) + "\n").encode())
+    write_atomically(path, json_bytes(data))
+
+
+def json_bytes(data: dict[str, Any]) -> bytes:
+    """Readable JSON."""
+    return (json.dumps(data, indent=2) + "\n").encode()
 
 
 def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
     """Add JSON lines, on disk when this returns; all of them or, if there is no room, none."""
-    size = path.stat().st_size if path.exists() else 0
+    size = 0
     try:
+        size = path.stat().st_size if path.exists() else 0
         with path.open("ab") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        if path.exists():
+        with contextlib.suppress(OSError):  # the first error is the one to tell; half a line is dropped on resuming
             os.truncate(path, size)
-        raise GussError(f"cannot write {path}: {error.strerror}. What was finished before is kept") from error
+        raise GussError(f"{file_error(path, error)}. What was finished before is kept") from error
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[Any]:
     """All JSON lines of a file; a last one that was cut off while writing does not count.
 
     A file that was packed since (`gzip episodes.jsonl`) is read as it is.
@@ -77,18 +85,20 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [row for row, _ in raw_lines(path)]
 
 
-def raw_lines(path: Path) -> list[tuple[dict[str, Any], bytes]]:
+def raw_lines(path: Path) -> list[tuple[Any, bytes]]:
     """The same with the bytes of each line."""
     packed = path.with_name(f"{path.name}.gz")
     try:
         content = unpacked(packed) if packed.exists() else path.read_bytes()
-        return [(json.loads(line), line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
     except OSError as error:
         raise GussError(f"cannot read {path}: {error.strerror}") from error
-    except GussError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise GussError(f"{path} holds a line that is not JSON: {error}") from error
+    rows: list[tuple[Any, bytes]] = []
+    for number, line in enumerate(content.split(b"\n")[:-1], 1):  # what follows the last newline was cut off
+        try:
+            rows.append((json.loads(line), line + b"\n"))
+        except (ValueError, RecursionError) as error:
+            raise GussError(f"{path} holds a line that is not JSON: line {number}, {error}") from error
+    return rows
 
 
 def packed_bytes(content: bytes) -> bytes:

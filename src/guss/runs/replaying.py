@@ -23,8 +23,8 @@ from guss.errors import GussError, UnknownNameError
 from guss.planners.engine import Diagnostics, Monitor, Plan
 from guss.runs.config import spec_of_run
 from guss.runs.facts import read_stored
-from guss.runs.integrity import episode_rows
 from guss.runs.learning import PlanningLoop
+from guss.runs.lines import read_episodes
 from guss.runs.modelling import FitNews, fit_log, log_of_run
 from guss.runs.records import trace_path, unsafe_steps
 from guss.runs.running import checkpoint_after, read_config
@@ -116,7 +116,8 @@ class Replay:
         if self.seed not in seeds:
             raise UnknownNameError("seed of the run", str(self.seed), [str(s) for s in seeds])
         self.row = seeds.index(self.seed)
-        done = sum(line["seed"] == self.seed for line in episode_rows(home))
+        lines = [line for line in read_episodes(home) if line["seed"] == self.seed]
+        done = len(lines)
         stored = [e for e in range(done) if trace_path(home, self.seed, e).exists()]
         self.episode = max(stored, default=done - 1) if episode is None else episode
         if not 0 <= self.episode < done:
@@ -131,7 +132,7 @@ class Replay:
         self.plain = spec.view is None
         """Whether the environment does not say how it is shown: then it is by its dimensions."""
         self.view = spec.view or plain_view(self.task, self.traces)
-        self.random = self.config.is_random(self.episode)
+        self.random = lines[self.episode]["phase"] == "random"
         self.models: Model | None = self._models(home, on_fit) if self.thinks else None
         self.thought, self.alike = 0, 0
         """Steps planned again so far, and those of them whose action was chosen again."""

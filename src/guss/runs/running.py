@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import dataclasses
 import re
 import shutil
 import warnings
@@ -17,13 +17,17 @@ from guss.agent.storing import RUN_META, report_numbers
 from guss.agent.traces import Trace
 from guss.checkpoint import Stored, sync_folder, write_atomically
 from guss.errors import GussError, GussWarning
+from guss.files import check_folder, writing
 from guss.runs.config import RunConfig
-from guss.runs.facts import KEY, facts_of
-from guss.runs.integrity import RECORDS, Tally, episode_rows, kept_records
+from guss.runs.extending import Extension
+from guss.runs.facts import KEY, facts_of, read_stored
+from guss.runs.integrity import RECORDS, Tally, kept_records
 from guss.runs.learning import PlanningLoop
+from guss.runs.lines import read_episodes
 from guss.runs.locking import locked
-from guss.runs.loops import EpisodeNews, FinalFit, Loop
+from guss.runs.loops import EpisodeNews, FinalFit, Loop, OnStage
 from guss.runs.maps import keep_maps
+from guss.runs.places import load_plugins_of, place_of
 from guss.runs.policies import PolicyLoop
 from guss.runs.records import (
     SCHEMA,
@@ -36,10 +40,12 @@ from guss.runs.records import (
 )
 from guss.runs.sources import source_digests, warn_if_changed
 from guss.runs.writers import check_writers, open_writers
-from guss.validation import convert
+from guss.usercode import user_code_allowed
 
 FINAL = "final.ckpt"
 """The models fitted to all episodes of a finished run; everything else of its state is in the last checkpoint."""
+DERIVED = ("maps.json.gz", "film.json.gz")
+"""What is made of a run's records, and has to be made again after more episodes."""
 PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
 OnEpisode = Callable[[EpisodeNews], Any] | None
 OnStep = Callable[[int], Any] | None
@@ -60,6 +66,7 @@ def run_one(
     *,
     on_step: OnStep = None,
     on_final: OnFinal = None,
+    on_stage: OnStage = None,
     overwrite: bool = False,
     data: Trace | None = None,
     logs: Sequence[str] = (),
@@ -72,27 +79,30 @@ def run_one(
     check_writers(logs)
     if config.data != (None if data is None else digest_of(data)):
         raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
-    loop = make_loop(config, data)
     home = run_folder(out, config.env, config.method, config.to_json())
+    check_folder(home)
+    loop = make_loop(config, data)
     with locked(home):
         if (home / "config.json").exists() and not overwrite:
-            done = len({row["episode"] for row in episode_rows(home)})
+            done = len({row["episode"] for row in read_episodes(home)})
             raise GussError(
-                f"{home} holds a run with these very settings, {done} of {config.episodes} episodes; "
+                f"{home} holds a run with these very settings, {done} of {read_config(home).episodes} episodes; "
                 f"go on with `guss run --resume {home}`, or start anew with --overwrite"
             )
-        for name in ("traces", "checkpoints"):
-            shutil.rmtree(home / name, ignore_errors=True)
-            (home / name).mkdir()
-        for name in (*PACKED, FINAL, "maps.json.gz", "film.json.gz", "eval.json"):  # of the run that was here before
-            (home / name).unlink(missing_ok=True)
-        for name in RECORDS:
-            (home / name).write_bytes(b"")
-        write_start(home, data)
         about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config, loop.task)}
-        about["sources"] = source_digests(config)
-        write_json(home / "config.json", about)
-        sync_folder(home.parent)
+        about |= {"sources": source_digests(config), **place_of(home, config.env)}
+        with writing(home):
+            for name in ("traces", "checkpoints"):
+                shutil.rmtree(home / name, ignore_errors=True)
+                (home / name).mkdir()
+            for name in (*PACKED, FINAL, *DERIVED, "eval.json"):  # of the run that was here before
+                (home / name).unlink(missing_ok=True)
+            for name in RECORDS:
+                (home / name).write_bytes(b"")
+            write_start(home, data)
+            write_json(home / "config.json", about)
+            sync_folder(home.parent)
+        loop.on_stage = on_stage
         _go_on(home, loop, on_episode, on_step, logs)
         _finish(home, loop, on_final)
     return home
@@ -104,10 +114,15 @@ def resume_run(
     *,
     on_step: OnStep = None,
     on_final: OnFinal = None,
+    on_stage: OnStage = None,
     previous: bool = False,
+    more: Extension | None = None,
     logs: Sequence[str] = (),
 ) -> RunConfig:
-    """Go on with an interrupted run, from its last checkpoint or the one before; ends as if never interrupted."""
+    """Resume an interrupted run, from its last checkpoint or the one before; ends as if never interrupted.
+
+    `more`: extend it, also if it is finished.
+    """
     check_writers(logs)
     config = read_config(home)
     if any((home / name).exists() for name in PACKED):
@@ -116,9 +131,11 @@ def resume_run(
             f"the run that it is a copy of, or run it anew with --overwrite"
         )
     with locked(home):
+        stored, before = newest_checkpoint(home, previous), config
+        if more is not None:
+            config = more.apply(home, config, stored)
         loop = make_loop(config, read_start(home, config.data))
         warn_if_changed(home, config)
-        stored = newest_checkpoint(home, previous)
         if stored is not None:
             loop.restore(stored)
         elif (recorded := _recorded(home, loop)) > loop.at_once:  # a kill before the first checkpoint leaves one turn
@@ -127,13 +144,17 @@ def resume_run(
                 f"Restore its folder checkpoints/, or start over with --overwrite"
             )
         kept = _checked_records(home, loop, {"done": 0} if stored is None else stored.meta, previous)
-        for name, content in kept.items():  # what was recorded after the checkpoint, or in part, is done again
-            if not (home / name).exists() or (home / name).read_bytes() != content:
-                write_atomically(home / name, content)
-        for name in ("traces", "checkpoints"):
-            (home / name).mkdir(exist_ok=True)
-        if not loop.over:
-            (home / FINAL).unlink(missing_ok=True)
+        with writing(home):
+            for name, content in kept.items():  # what was recorded after the checkpoint, or in part, is done again
+                if not (home / name).exists() or (home / name).read_bytes() != content:
+                    write_atomically(home / name, content)
+            for name in ("traces", "checkpoints"):
+                (home / name).mkdir(exist_ok=True)
+            if more is not None and config != before:
+                more.store(home, before, config)
+            if not loop.over and not _is_final(home, loop.done):
+                (home / FINAL).unlink(missing_ok=True)
+        loop.on_stage = on_stage
         _go_on(home, loop, on_episode, on_step, logs)
         _finish(home, loop, on_final)
     return config
@@ -170,9 +191,12 @@ def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs:
             first, before = loop.done, loop.steps
             episodes, news, timing = loop.episode(on_step)
             seeds, kept = loop.config.seeds, loop.every_trace
-            rows = store_episodes(home, seeds, loop.task, first, news.phase, episodes, timing, before, kept)
-            sums = {name: tally.update() for name, tally in tallies.items()}
-            save_checkpoint(home, loop.done, loop.meta() | {"records": sums}, loop.state)
+            with writing(home):
+                rows = store_episodes(home, seeds, loop.task, first, news.phase, episodes, timing, before, kept)
+                sums = {name: tally.update() for name, tally in tallies.items()}
+                save_checkpoint(home, loop.done, loop.meta() | {"records": sums}, loop.state)
+                for name in DERIVED:
+                    (home / name).unlink(missing_ok=True)
             writers.episode(rows, timing)
             if on_episode is not None:
                 on_episode(news)
@@ -181,9 +205,8 @@ def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs:
 
 def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:
     """Fit to all episodes and keep the models, unless that is done already."""
-    with contextlib.suppress(GussError):  # a file that cannot be read is made again
-        if not loop.learned or final_models(home, loop.done) is not None:
-            return
+    if not loop.learned or _is_final(home, loop.done):
+        return
     if on_final is not None:
         on_final(None)
     try:
@@ -206,18 +229,13 @@ def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:
 
 
 def read_config(home: Path) -> RunConfig:
-    """The settings of a stored run."""
-    try:
-        stored = json.loads((home / "config.json").read_text())
-    except OSError as error:
-        raise GussError(f"{home} is not a run: cannot read its config.json ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise GussError(f"{home / 'config.json'} is not JSON: {error}") from error
-    if not isinstance(stored, dict) or "config" not in stored:
-        raise GussError(f"{home / 'config.json'} is not that of a run: it has no `config`")
-    if convert(stored.get("schema", 0), int, f"{home / 'config.json'}: schema") > SCHEMA:
-        raise GussError(f"{home} has schema {stored['schema']}, this version of guss reads up to {SCHEMA}; update guss")
-    return settings_from_json(RunConfig, stored["config"])
+    """The settings of a stored run, whose plugins are imported first."""
+    stored = read_stored(home)
+    if user_code_allowed() and stored.facts is not None:
+        load_plugins_of(home, stored.facts.plugins, stored.started_in)
+    config = settings_from_json(RunConfig, stored.config)
+    folder = None if stored.started_in is None else str(stored.started_in)
+    return dataclasses.replace(config, started_in=folder)
 
 
 # --------------------------------------------------------------------------------------------------------- checkpoints
@@ -239,7 +257,7 @@ def episodes_kept(home: Path) -> int:
     """Episodes that a run has for good: those before its last checkpoint; if none are kept, those of its records."""
     if (home / "checkpoints").is_dir():
         return max((int(path.stem.removeprefix("ep")) for path in _checkpoints(home)), default=0)
-    return len({row["episode"] for row in episode_rows(home)})
+    return len({row["episode"] for row in read_episodes(home)})
 
 
 def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any) -> None:
@@ -277,6 +295,13 @@ def final_models(home: Path, done: int) -> Stored | None:
         return None
     stored = _load(home / FINAL, "final")
     return stored if stored.meta["done"] == done else None
+
+
+def _is_final(home: Path, done: int) -> bool:
+    """The same as whether there are any; a file that cannot be read counts for none, and is made again."""
+    with contextlib.suppress(GussError):
+        return final_models(home, done) is not None
+    return False
 
 
 def checkpoint_path(home: Path, episodes: int) -> Path:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 
@@ -24,7 +22,7 @@ from guss.loading import load_module
 from guss.models import MODELS
 from guss.planners import PLANNERS
 from guss.runs.config import RunConfig, spec_of_run
-from guss.validation import convert
+from guss.runs.facts import read_stored
 
 OURS = ("guss", "gymnasium")
 """Their versions are part of a run's provenance."""
@@ -38,14 +36,13 @@ def source_digests(config: RunConfig) -> dict[str, dict[str, str]]:
         "method": methods[config.method].origin,
         "model": MODELS[config.model].origin,
     }
-    found = {part: _files(name) for part, name in modules.items()}
+    found = {part: _files(name, config.folder) for part, name in modules.items()}
     return {part: files for part, files in found.items() if files}
 
 
 def warn_if_changed(home: Path, config: RunConfig) -> None:
     """Warn if the code that a stored run began with differs from the code that is there now."""
-    stored = json.loads((home / "config.json").read_text()).get("sources", {})  # older runs have none
-    stored = convert(stored, dict[str, dict[str, Any]], f"{home / 'config.json'}: sources")
+    stored = read_stored(home).sources
     now = source_digests(config) if stored else {}
     for part, files in stored.items():
         changed = [name for name, digest in files.items() if now.get(part, {}).get(name) != digest]
@@ -68,11 +65,14 @@ def _environment(config: RunConfig) -> str:
     return str(getattr(spec_of_run(config).make_task, "__module__", ""))
 
 
-def _files(name: str) -> dict[str, str]:
-    """Checksums of a module's file and of what it imports from its folder or package, by their paths there."""
+def _files(name: str, folder: Path | None) -> dict[str, str]:
+    """Checksums of a module's file and of what it imports from its folder or package, by their paths there.
+
+    `folder`: where a file is looked for first.
+    """
     if not name or (not name.endswith(".py") and name.partition(".")[0] in OURS):
         return {}
-    module = load_module(name) if name.endswith(".py") else sys.modules.get(name)
+    module = load_module(name, folder) if name.endswith(".py") else sys.modules.get(name)
     if module is None or getattr(module, "__file__", None) is None:
         return {}
     file, top = Path(str(module.__file__)).resolve(), (module.__package__ or "").partition(".")[0]

@@ -9,8 +9,8 @@ An interrupted experiment goes on where it stopped: methods whose record is ther
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,8 +23,10 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from guss.agent.episodes import run_episodes
+from guss.checkpoint import write_atomically
 from guss.envs.toy import CELLS, PAPER_LAYOUT, ToyLayout, toy_task
 from guss.errors import GussError
+from guss.files import check_folder, writing
 from guss.limits import MAX_DATA, read_npz, reading
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
@@ -160,6 +162,7 @@ def run_toy(
 
     `on_method(name, stored)` is told before each method, with whether its record is there already.
     """
+    check_folder(folder / "toy" / "records")
     for method in config.methods:  # a bad setting of the last method must not cost the time of the first
         toy_planner(config, method)
     home = folder / "toy"
@@ -168,9 +171,10 @@ def run_toy(
     written = home / "config.json"
     going_on = written.exists() and not done.exists() and _same_run(written, config, origin)
     if not going_on:
-        for stale in (done, *records.glob("*.npz")):
-            stale.unlink(missing_ok=True)
-        records.mkdir(parents=True, exist_ok=True)
+        with writing(records):
+            for stale in (done, *records.glob("*.npz")):
+                stale.unlink(missing_ok=True)
+            records.mkdir(parents=True, exist_ok=True)
         data = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin}
         write_json(written, data)
     for method in config.methods:
@@ -180,10 +184,9 @@ def run_toy(
             on_method(method, stored)
         if not stored:
             arrays = run_method(config, method, on_step)
-            temporary = path.with_suffix(".partial")
-            with temporary.open("wb") as file:
-                np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-            os.replace(temporary, path)
+            buffer = io.BytesIO()
+            np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+            write_atomically(path, buffer.getvalue())
     return home
 
 
