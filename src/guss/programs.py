@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import gc
 import os
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -19,9 +20,12 @@ from typing import Any
 MAPPINGS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
 LEVEL = "xla_backend_optimization_level"
-QUICKLY = {} if LEVEL in os.environ.get("XLA_FLAGS", "") else {LEVEL: 2}
-"""Compiler options for programs that run once or rarely: compiled in down to a quarter of the time, as fast or nearly.
-Not for the fit of the dynamics and for plans, which gain little by them. A level that the user has chosen stays."""
+_own_level = LEVEL in os.environ.get("XLA_FLAGS", "")  # a level that the user has chosen stays
+QUICKLY = {} if _own_level else {LEVEL: 2}
+"""Compiler options for programs that gain nothing by more: compiled in down to a quarter of the time, nearly as fast.
+Not for the fit of the dynamics and for plans, whose compilation hardly gets shorter."""
+AT_ONCE = {} if _own_level else {LEVEL: 0}
+"""For programs that run briefly and rarely: compiled fastest, slow to run. The last digits may differ."""
 
 
 def release_programs() -> bool:
@@ -57,7 +61,7 @@ def use_compilation_cache() -> None:
     if chosen == "off" or getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
         return
     jax.config.update("jax_compilation_cache_dir", chosen)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 
 def begin_programs() -> None:
@@ -80,18 +84,18 @@ def strong(tree: Any) -> Any:
 class Ahead:
     """Programs that are compiled in threads before they are called.
 
-    JAX keeps what `jitted.lower(*arguments).compile()` makes, and a call with such arguments finds it. Tracing is
-    Python and takes turns with the rest of the process; compiling does not.
+    JAX keeps what `jitted.lower(*arguments).compile()` makes, and a call with such arguments finds it. Tracing and
+    lowering are Python, so threads take turns with them, in the order in which programs were started; compiling is not.
     """
 
     def __init__(self) -> None:
         self._futures: dict[str, Future[Any]] = {}
 
-    def start(self, name: str, make: Callable[[], Any]) -> None:
-        """Compile a program by `make()`, after those that were started before; `name` says what it is for."""
+    def start(self, name: str, lower: Callable[[], Any]) -> None:
+        """Compile the program that `lower()` returns, after those started before; `name` says what it is for."""
         if name not in self._futures:
             self._futures[name] = Future()
-            _queue.put(self._futures[name], make)
+            _queue.put(self._futures[name], lower)
 
     def has(self, name: str) -> bool:
         """Whether a program of that name was started."""
@@ -114,16 +118,19 @@ class _Queue:
     """Jobs in order, and threads for as long as there are any."""
 
     most_threads = 2
-    """XLA uses several threads for one program itself; our second one traces while the first waits for XLA."""
+    """XLA uses several threads for one program itself; another of ours traces while the others wait for XLA."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._turn = threading.Lock(), threading.Lock()
         self._jobs: collections.deque[tuple[Future[Any], Callable[[], Any]]] = collections.deque()
-        self._threads = 0
+        self._threads, self._usual = 0, 0.005
 
-    def put(self, future: Future[Any], make: Callable[[], Any]) -> None:
+    def put(self, future: Future[Any], lower: Callable[[], Any]) -> None:
         with self._lock:
-            self._jobs.append((future, make))
+            self._jobs.append((future, lower))
+            if self._threads == 0:  # the main thread steps environments, and must not wait for those that trace
+                self._usual = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._usual, 0.0005))
             if self._threads < self.most_threads:
                 self._threads += 1
                 threading.Thread(target=self._work, name="guss compiler").start()
@@ -131,14 +138,22 @@ class _Queue:
     def _work(self) -> None:
         """Until nothing is left, or the program wants to end: a thread inside XLA must not be killed."""
         while True:
-            with self._lock:
-                if not self._jobs or not threading.main_thread().is_alive():
-                    self._threads -= 1
-                    return
-                future, make = self._jobs.popleft()
+            with self._turn:
+                with self._lock:
+                    if not self._jobs or not threading.main_thread().is_alive():
+                        self._threads -= 1
+                        if self._threads == 0:
+                            sys.setswitchinterval(self._usual)
+                        return
+                    future, lower = self._jobs.popleft()
+                try:
+                    lowered = lower()
+                except BaseException as error:  # raised where the program is waited for
+                    future.set_exception(error)
+                    continue
             try:
-                future.set_result(make())
-            except BaseException as error:  # raised where the program is waited for
+                future.set_result(lowered.compile())
+            except BaseException as error:
                 future.set_exception(error)
 
 

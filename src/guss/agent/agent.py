@@ -231,8 +231,7 @@ class Agent:
                 "there is nothing to learn from yet: let initial_episodes be at least 1, or bring traces along"
             )
         started = time.perf_counter()
-        self._programs.wait_fit()
-        report = self.learner.fit(self._key_fit[None])
+        report = self.learner.fit(self._key_fit[None], self._programs.ahead.wait)
         assert report is not None
         if diverged(report).any():
             raise divergence_error(self.episode, [self.seed])
@@ -381,6 +380,7 @@ class Agent:
                 self._programs.start_episodes(self.planner, self.learner, self.task, self.planned, self._key_episode)
             else:
                 self._programs.start_plan(*self._plan_arguments(np.zeros(self.task.observations.size, np.float32)))
+            self.learner.compile_evaluation(self._programs.ahead)
 
     def _close(self) -> None:
         """The episode is over: evaluate the model on it, keep its transitions, write down what it came to."""

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from guss.agent.episodes import compile_episodes, with_model_inputs
-from guss.agent.learner import Learner
+from guss.agent.episodes import lower_episodes, with_model_inputs
+from guss.agent.learner import EVALUATION, Learner
 from guss.planners.engine import Plan, plan_one
-from guss.programs import Ahead
+from guss.programs import AT_ONCE, Ahead
 from guss.task import Task
 from guss.types import Model, Planner
 
@@ -45,7 +45,7 @@ def step_key(key: PRNGKeyArray, t: Int[Array, ""]) -> PRNGKeyArray:
     return jax.random.split(jax.random.fold_in(key, t))[0]
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=AT_ONCE)
 def episode_keys(key: PRNGKeyArray, episode: Int[Array, ""]) -> tuple[PRNGKeyArray, ...]:
     """Of an agent's key: for the episode, its reset, its steps, its random actions, and the fit before it."""
     key = jax.random.fold_in(key, episode)
@@ -60,7 +60,6 @@ class Programs:
 
     def __init__(self) -> None:
         self.ahead = Ahead()
-        self._fits: list[str] = []
 
     def started(self, episodes: bool) -> bool:
         """Whether plans, or whole episodes, are being compiled."""
@@ -68,26 +67,22 @@ class Programs:
 
     def start_fit(self, learner: Learner, key: PRNGKeyArray) -> None:
         """Begin with the fit; `key` as the fit will have it."""
-        self._fits = learner.compile_ahead(self.ahead, key[None])
+        learner.compile_ahead(self.ahead, key[None])
 
     def start_plan(self, *arguments: Any) -> None:
-        """Begin with `plan_step` for such arguments."""
-        self.ahead.start(self.PLAN, lambda: plan_step.lower(*arguments).compile())
+        """Go on with `plan_step` for such arguments."""
+        self.ahead.start(self.PLAN, lambda: plan_step.lower(*arguments))
 
     def start_episodes(self, planner: Planner, learner: Learner, task: Task, planned: Task, key: PRNGKeyArray) -> None:
         """Begin with episodes of a compiled task."""
         arguments = (planner, learner.models, task, key[None])
         how: Any = {"planned": planned, "per_seed": learner.per_seed}
-        self.ahead.start(self.EPISODES, lambda: compile_episodes(*arguments, **how))
-
-    def wait_fit(self) -> None:
-        """Until a fit is compiled, if that was begun."""
-        self.ahead.wait(*self._fits or ("",))
+        self.ahead.start(self.EPISODES, lambda: lower_episodes(*arguments, **how))
 
     def wait_plan(self) -> None:
-        """The same for a plan."""
-        self.ahead.wait(self.PLAN)
+        """Until a plan is compiled, if that was begun, and what evaluates the model after the episode."""
+        self.ahead.wait(EVALUATION, self.PLAN)
 
     def wait_episodes(self) -> None:
-        """The same for episodes."""
-        self.ahead.wait(self.EPISODES)
+        """The same for whole episodes."""
+        self.ahead.wait(EVALUATION, self.EPISODES)

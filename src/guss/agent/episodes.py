@@ -136,11 +136,10 @@ def run_episodes(
     return jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
 
 
-def compile_episodes(
+def lower_episodes(
     planner: Planner, model: Model, task: Task, keys: Key[Array, "S"], *, planned: Task, per_seed: bool
-) -> None:
-    """Compile what `run_episodes` calls with such arguments."""
+) -> Any:
+    """What `run_episodes` calls with such arguments, to be compiled."""
     walks = jax.eval_shape(_start_all, planner, task, keys)
-    _start_all.lower(planner, task, keys).compile()
     begin, each = np.int32(0), task.episode_length
-    _walk_all.lower(planner, model, task, planned, Monitor(), walks, begin, each, per_seed).compile()
+    return _walk_all.lower(planner, model, task, planned, Monitor(), walks, begin, each, per_seed)

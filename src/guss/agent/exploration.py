@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key, PRNGKeyArray, Shaped
 
 from guss.errors import UnknownNameError
+from guss.programs import QUICKLY
 from guss.task import Task
 from guss.types import Actions, DiscreteActions, Transition
 
@@ -41,7 +42,7 @@ def explore(actions: Actions, key: PRNGKeyArray, steps: int, how: str) -> Shaped
     return jnp.clip(low[None] + (high - low)[None] * jax.scipy.stats.norm.cdf(path), low[None], high[None])
 
 
-@partial(jax.jit, static_argnums=(0, 3, 4))
+@partial(jax.jit, static_argnums=(0, 3, 4), compiler_options=QUICKLY)
 def _explored(actions: Actions, key: PRNGKeyArray, block: Int[Array, ""], steps: int, how: str) -> Array:
     return explore(actions, jax.random.fold_in(key, block), steps, how)
 

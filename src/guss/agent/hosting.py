@@ -16,6 +16,7 @@ from guss.agent.exploration import explore
 from guss.agent.fleets import Fleet
 from guss.agent.learner import Batch, told_of
 from guss.planners.engine import Monitor, Plan, plan_one
+from guss.programs import AT_ONCE, QUICKLY
 from guss.task import Task
 from guss.types import Actions, Model, Planner, Transition
 
@@ -76,7 +77,7 @@ def plan_all(
     return jax.vmap(one, in_axes=(0 if per_seed else None, 0, 0, 0))(models, obs, keys, memory)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 3))
+@partial(jax.jit, static_argnums=(0, 1, 3), compiler_options=QUICKLY)
 def _random_actions(actions: Actions, steps: int, keys: Key[Array, "S"], how: str) -> Array:
     return jax.vmap(lambda key: explore(actions, jax.random.split(key, 3)[1], steps, how))(keys)
 
@@ -85,17 +86,18 @@ Actor = Callable[[np.ndarray, int], Any]
 """Observations [S, D] and the step to actions [S, …]; they may still be under way when it returns."""
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=AT_ONCE)
 def _start_plans(planner: Planner, keys: Key[Array, "S"]) -> tuple[Key[Array, "S"], PyTree]:
     """Keys of an episode's steps, and what planners remember before the first."""
     memory = jax.tree.map(lambda x: jnp.stack([x] * len(keys)).astype(x.dtype), planner.first_memory())
     return jax.vmap(lambda key: jax.random.split(key)[1])(keys), memory
 
 
-def compile_plans(planner: Planner, models: Model, task: Task, keys: Key[Array, "S"], per_seed: bool) -> None:
-    """Compile what a `planning_actor` with such arguments calls."""
+def lower_plans(planner: Planner, models: Model, task: Task, keys: Key[Array, "S"], per_seed: bool) -> Any:
+    """What a `planning_actor` with such arguments calls, to be compiled."""
     obs = np.zeros((len(keys), task.observations.size), np.float32)
-    plan_all.lower(planner, models, task, obs, *_start_plans(planner, keys), np.int32(0), per_seed).compile()
+    start = jax.eval_shape(_start_plans, planner, keys)
+    return plan_all.lower(planner, models, task, obs, *start, np.int32(0), per_seed)
 
 
 def planning_actor(planner: Planner, models: Model, task: Task, keys: Key[Array, "S"], per_seed: bool) -> Actor:

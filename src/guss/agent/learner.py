@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,11 +19,15 @@ from guss.models.judging import FitReport, horizon_r2
 from guss.models.learned import Learned, ModelSettings, fit_all, fit_programs, make_model
 from guss.models.oracle import Oracle
 from guss.models.outcomes import num_told, wanted_columns
-from guss.programs import QUICKLY, Ahead, strong
+from guss.programs import AT_ONCE, QUICKLY, Ahead, strong
 from guss.task import Task
 from guss.types import Model
 
 BEYOND_EPISODES = 2**20  # folded into a seed's key, so that no episode has the key of the first weights
+
+
+EVALUATION = "evaluation of the model"
+"""Name of the program that judges a model on a new episode, where it is compiled ahead."""
 
 
 class Batch(NamedTuple):
@@ -123,37 +128,41 @@ class Learner:
         """A part of an episode as long as a whole one, so that episodes of any length compile nothing anew."""
         return np.pad(x, [(0, 0), (0, self.block - x.shape[1]), *[(0, 0)] * (x.ndim - 2)])
 
-    def fit(self, keys: Key[Array, "S"]) -> FitReport | None:
-        """Fit the models of all seeds to their data; the models stay as they were for a seed that diverges."""
+    def fit(self, keys: Key[Array, "S"], before: Callable[[str], Any] | None = None) -> FitReport | None:
+        """Fit the models of all seeds to their data; the models stay as they were for a seed that diverges.
+
+        `before` as in `fit_all`.
+        """
         if self.fresh is None:
             return None
-        if not _num_training(self.data, self.settings.fit).all():
+        if not np.asarray(_num_training(self.data, self.settings.fit)).all():
             usable = int(np.asarray(self.data.use)[:, : self._filled].sum(axis=1).min())
             raise GussError(
                 f"there is nothing to train a model on: {usable} of {self._filled} transitions are usable (those "
                 f"marked `skip` are not), and {self.settings.fit.validation:.0%} of them are held out"
             )
-        fitted, report = fit_all(*self._fit_arguments(keys))
+        fitted, report = fit_all(*(*self._fit_arguments(keys), before))
         if not diverged(report).any():
             self.models, self.fits = fitted, self.fits + 1
         return report
 
-    def _fit_arguments(self, keys: Key[Array, "S"]) -> tuple[Any, ...]:
+    def _fit_arguments(self, keys: Key[Array, "S"]) -> Any:
         task = self.task if self.task.unknown or self.task.unknown_unsafe else None
         return (self.models, self.fresh, self.data, keys, self.settings.fit, np.bool_(self.fits > 0), task)
 
-    def compile_ahead(self, ahead: Ahead, keys: Key[Array, "S"]) -> list[str]:
-        """Begin to compile what `fit` and `ahead` run; the names of the programs that a fit needs."""
+    def compile_ahead(self, ahead: Ahead, keys: Key[Array, "S"]) -> None:
+        """Begin to compile what `fit` runs."""
         if self.fresh is None:
-            return []
-        programs = fit_programs(*self._fit_arguments(keys))
-        for program in programs:
-            ahead.start(program.name, program.compile)
-        if self.settings.horizon <= self.block:
+            return
+        for program in fit_programs(*self._fit_arguments(keys)):
+            ahead.start(program.name, program.lower)
+
+    def compile_evaluation(self, ahead: Ahead) -> None:
+        """Begin to compile what `ahead` runs."""
+        if self.fresh is not None and self.settings.horizon <= self.block:
             rows = [jax.ShapeDtypeStruct((x.shape[0], self.block, *x.shape[2:]), x.dtype) for x in self.data[:4]]
             arguments = (self.models, *rows, self.settings.horizon)
-            ahead.start("evaluation of the model", lambda: _horizon_r2_all.lower(*arguments).compile())
-        return [program.name for program in programs]
+            ahead.start(EVALUATION, lambda: _horizon_r2_all.lower(*arguments))
 
     def compile_larger(self, ahead: Ahead, keys: Key[Array, "S"]) -> None:
         """Begin to compile the fit to buffers of twice the size, if the next episodes may need them."""
@@ -162,7 +171,7 @@ class Learner:
         arguments = list(self._fit_arguments(keys))
         arguments[2] = jax.eval_shape(_doubled, self.data)
         for program in fit_programs(*arguments):
-            ahead.start(f"{program.name} to {2 * size} rows", program.compile)
+            ahead.start(f"{program.name} to {2 * size} rows", program.lower)
 
     def examples(self) -> list[list[Examples]]:
         """For each seed, what its data say of every learned cost."""
@@ -207,12 +216,12 @@ def _make_models(name: str, task: Task, keys: Key[Array, "S"], settings: ModelSe
     return jax.vmap(lambda key: make_model(name, task, jax.random.fold_in(key, BEYOND_EPISODES), settings))(keys)
 
 
-@partial(jax.jit, static_argnums=1)
+@partial(jax.jit, static_argnums=1, compiler_options=AT_ONCE)
 def _num_training(data: Data, settings: FitSettings) -> Array:
     return jax.vmap(lambda rows: jnp.sum(split_rows(rows, settings)[0], dtype=jnp.int32))(data)
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=AT_ONCE)
 def _append_all(data: Data, more: Batch, count: Array) -> Data:
     told = lambda new: None if data.told is None else new.told  # noqa: E731
     block = lambda new: Data(new.obs, new.action, new.next_obs, new.use, count, told(new))  # noqa: E731
@@ -226,6 +235,6 @@ def _doubled(data: Data) -> Data:
     return Data(obs, action, next_obs, use, data.filled, None if data.told is None else double(data.told))
 
 
-@partial(jax.jit, static_argnums=5, compiler_options=QUICKLY)
+@partial(jax.jit, static_argnums=5, compiler_options=AT_ONCE)
 def _horizon_r2_all(models: Model, obs: Array, action: Array, next_obs: Array, use: Array, horizon: int) -> Array:
     return jax.vmap(lambda m, o, a, n, u: horizon_r2(m, o, a, n, horizon, u))(models, obs, action, next_obs, use)

@@ -116,7 +116,6 @@ class Run:
         """Run, then say what came out and where it is."""
         load_plugins(self.plugin)
         from guss.display import RunProgress, make_console, print_run_summary
-        from guss.reports.run import summarise_run, write_figures
         from guss.runs.extending import Extension
         from guss.runs.provenance import provenance
         from guss.runs.records import run_folder
@@ -152,6 +151,8 @@ class Run:
                     data=data,
                     logs=self.log,
                 )
+        from guss.reports.run import summarise_run, write_figures  # slow to import, so not before the run
+
         homes = [home, *(self._compared(other) for other in others)]
         summaries = [summarise_run(each) for each in homes]
         files = [home, *(write_figures(homes) if self.figures else ())]

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
@@ -196,8 +197,15 @@ def split_rows(data: Data, settings: FitSettings) -> tuple[Bool[Array, "rows"], 
     """
     capacity = data.use.shape[0]
     filled = data.use & (jnp.arange(capacity) < data.filled)
-    held_out = filled & (jax.random.uniform(jax.random.key(0), (capacity,)) < settings.validation)
+    held_out = filled & (_lots(capacity) < settings.validation)
     return filled & ~held_out, held_out
+
+
+@lru_cache(maxsize=8)
+def _lots(capacity: int) -> np.ndarray:
+    """A random number for each row: a constant of the program, which would otherwise draw it in several places."""
+    with jax.ensure_compile_time_eval():
+        return np.asarray(jax.random.uniform(jax.random.key(0), (capacity,)))
 
 
 def pace_of(
@@ -243,7 +251,7 @@ def train(
             each = criterion(weights, num_training + row)  # rows beyond the end repeat the last
             return total + jnp.sum(jnp.where(row < num_held_out, each, 0.0))
 
-        total = jax.lax.fori_loop(0, pace.blocks, block, jnp.zeros(()))
+        total = jax.lax.fori_loop(0, pace.blocks, block, batched_like(weights, jnp.zeros(())))
         return total / jnp.maximum(num_held_out, 1).astype(jnp.float32)
 
     def step(i: Array, carry: tuple[_Training, Any]) -> tuple[_Training, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -24,16 +25,18 @@ from guss.models.outcomes import (
     Informed,
     OutcomeNets,
     OutcomeReport,
-    fit_outcomes,
+    finish_outcomes,
     informed,
+    train_outcomes,
     wanted_columns,
 )
 from guss.models.support import Support
-from guss.programs import QUICKLY
+from guss.programs import AT_ONCE, QUICKLY
 from guss.task import Task
 
 Dynamics = MixtureNet | Ensemble | Egocentric
 Learned = Dynamics | Informed
+OUTCOMES, DYNAMICS = "fit of reward, cost and end", "fit of the dynamics"
 BEYOND_OUTCOMES = 2**19 + 1  # folded into a key, for the sample of the data
 APART = 2**19  # folded into a key, so that outcome nets do not draw the numbers of the dynamics
 
@@ -91,9 +94,9 @@ class Program(NamedTuple):
         """Call it."""
         return self.jitted(*self.arguments)
 
-    def compile(self) -> Any:
-        """Compile it for such arguments."""
-        return self.jitted.lower(*self.arguments).compile()
+    def lower(self) -> Any:
+        """Trace it for such arguments, to be compiled."""
+        return self.jitted.lower(*self.arguments)
 
 
 def fit_programs(
@@ -107,14 +110,16 @@ def fit_programs(
 ) -> list[Program]:
     """What `fit_all` runs: the fit of the dynamics; before it, where the task does not know them, of outcomes."""
     if not isinstance(models, Informed):
-        return [Program("fit of the dynamics", _fit_dynamics, (models, fresh, data, keys, settings, again))]
+        return [Program(DYNAMICS, _fit_dynamics, (models, fresh, data, keys, settings, again))]
     assert isinstance(fresh, Informed)
     assert task is not None
-    outcomes = (models.nets, fresh.nets, models.behaviour, data, keys, settings, again, task)
+    outcomes = (models.nets, fresh.nets, data, keys, settings, again, task)
     dynamics = (models.dynamics, fresh.dynamics, data, keys, settings, again)
+    rest = (models.nets, models.behaviour, data, keys, settings, task)
     return [
-        Program("fit of reward, cost and end", _fit_outcomes, outcomes),  # the longest runs first, beside the other
-        Program("fit of the dynamics", _fit_dynamics, dynamics),
+        Program(OUTCOMES, _train_outcomes, outcomes),  # the longest runs first, while others are compiled
+        Program(DYNAMICS, _fit_dynamics, dynamics),
+        Program("calibration of reward and cost", _finish, rest),
     ]
 
 
@@ -126,18 +131,26 @@ def fit_all(
     settings: FitSettings,
     again: Bool[Array, ""] | np.bool_ | bool,
     task: Task | None = None,
+    before: Callable[[str], Any] | None = None,
 ) -> tuple[Learned, FitReport]:
     """Fit the models of all seeds at once; everything has a leading axis S. The seed with the most rows sets the pace.
 
     `again`: the weights were fitted before. `task`: what is known, where a model learns the rest. An ensemble's report
-    is its members' mean.
+    is its members' mean. `before(name)` is called before each program; the one before it may still run.
     """
-    *first, (dynamics, report) = [
-        program.run() for program in fit_programs(models, fresh, data, keys, settings, again, task)
-    ]
-    if not first:
-        return dynamics, report
-    nets, outcome, behaviour, support = first[0]
+    programs = fit_programs(models, fresh, data, keys, settings, again, task)
+
+    def run(program: Program) -> Any:
+        if before is not None:
+            before(program.name)
+        return program.run()
+
+    if len(programs) == 1:
+        return run(programs[0])
+    nets = run(programs[0])
+    dynamics, report = run(programs[1])
+    last = programs[2]
+    nets, outcome, behaviour, support = run(last._replace(arguments=(nets, *last.arguments[1:])))
     return Informed(dynamics, nets, behaviour, support), report._replace(outcome=outcome)
 
 
@@ -168,30 +181,47 @@ def _common_pace(data: Data, settings: FitSettings, again: Bool[Array, ""] | boo
 
 
 @partial(jax.jit, static_argnames="settings", compiler_options=QUICKLY)
-def _fit_outcomes(
+def _train_outcomes(
     nets: OutcomeNets | None,
     fresh: OutcomeNets | None,
-    behaviour: Behaviour | None,
     data: Data,
     keys: Array,
     settings: FitSettings,
     again: Bool[Array, ""] | bool,
     task: Task,
+) -> OutcomeNets | None:
+    """What the task does not know; the key of each set of nets is one of `_opinion_keys`."""
+    if nets is None:
+        return None
+    pace, count = _common_pace(data, settings, again), nets.slope.shape[1]
+
+    def one(nets: Any, fresh: Any, data: Data, key: Array) -> Any:
+        wanted = wanted_columns(task, data.told)
+        train = lambda n, f, k: train_outcomes(n, f, wanted, data, k, settings, pace)  # noqa: E731
+        return jax.vmap(train)(nets, fresh, _opinion_keys(key, count))
+
+    return jax.vmap(one)(nets, fresh, data, keys)
+
+
+def _opinion_keys(key: PRNGKeyArray, count: int) -> Array:
+    return jax.random.split(jax.random.fold_in(key, APART), count)
+
+
+@partial(jax.jit, static_argnames="settings", compiler_options=AT_ONCE)
+def _finish(
+    nets: OutcomeNets | None, behaviour: Behaviour | None, data: Data, keys: Array, settings: FitSettings, task: Task
 ) -> tuple[OutcomeNets | None, OutcomeReport | None, Behaviour | None, Support]:
-    """What the task does not know, and where the data lie."""
+    """What follows the training of outcomes: their calibration, how plans are told apart, where the data lie."""
     outcome = None
     if nets is not None:
-        assert fresh is not None
-        pace = _common_pace(data, settings, again)
         count = nets.slope.shape[1]
 
-        def one(nets: Any, fresh: Any, data: Data, key: Array) -> Any:
-            assert data.told is not None
+        def one(nets: Any, data: Data, key: Array) -> Any:
             wanted = wanted_columns(task, data.told)
-            each = jax.random.split(jax.random.fold_in(key, APART), count)
-            return jax.vmap(lambda n, f, k: fit_outcomes(n, f, wanted, data, k, settings, pace))(nets, fresh, each)
+            finish = lambda n, k: finish_outcomes(n, wanted, data, k, settings)  # noqa: E731
+            return jax.vmap(finish)(nets, _opinion_keys(key, count))
 
-        nets, reports = jax.vmap(one)(nets, fresh, data, keys)
+        nets, reports = jax.vmap(one)(nets, data, keys)
         outcome = jax.tree.map(lambda x: jnp.mean(x, axis=1), reports)
     if behaviour is not None:
         dims = len(task.grid.cells)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from guss.models.fitting import Data, FitSettings, Pace, in_order, split_rows, train
+from guss.models.fitting import Data, FitSettings, Pace, batched_like, in_order, split_rows, train
 from guss.models.judging import r_squared
 from guss.models.mdn import ACTIVATIONS, Activation, Layer, encoded, softplus
 from guss.models.scaling import Scaling
@@ -261,7 +261,7 @@ def informed(dynamics: Model, task: Task, key: PRNGKeyArray, count: int, hidden:
 # ------------------------------------------------------------------------------------------------------------ fitting
 
 
-def fit_outcomes(
+def train_outcomes(
     nets: OutcomeNets,
     fresh: OutcomeNets,
     wanted: Float[Array, "rows O"],
@@ -269,7 +269,7 @@ def fit_outcomes(
     key: PRNGKeyArray,
     settings: FitSettings,
     pace: Pace,
-) -> tuple[OutcomeNets, OutcomeReport]:
+) -> OutcomeNets:
     """Train one set of nets. `wanted` are the columns of `data.told` that they are of, the reward first if it is."""
     training, held_out = split_rows(data, settings)
     num_training, num_held_out = (jnp.sum(rows, dtype=jnp.int32) for rows in (training, held_out))
@@ -282,16 +282,11 @@ def fit_outcomes(
         parts = (Scaling.of(rewards, training), limits)
         nets = eqx.tree_at(lambda n: (n.reward_scaling, n.reward_range), nets, parts)
         rewards = jax.vmap(nets.reward_scaling)(rewards)
-    often = jnp.sum(jnp.where(training[:, None], events, 0.0), axis=0)
-    weight = jnp.clip((num_training.astype(jnp.float32) - often) / jnp.maximum(often, 1.0), 1.0, MOST_WEIGHT)
-
+    weight = _weight(events, training)
     order = in_order(training, held_out)
     inputs = jax.vmap(nets.inputs)(data.obs, data.action, data.next_obs)[order]
     truth, happened = rewards[order], events[order]
-    # Plans go by predicted states, which are not quite the true ones: what is unsafe is learned from states that are a
-    # little off, so that probabilities rise before the edge and not at it.
-    size = data.obs.shape[1]
-    still = settings.cost_blur * jax.random.normal(jax.random.fold_in(key, APART), (data.obs.shape[0], size))
+    still, size = _blur(data, key, settings), data.obs.shape[1]
     split = lambda n: n.layers  # noqa: E731
 
     def losses(beta: float) -> Any:
@@ -314,12 +309,37 @@ def fit_outcomes(
         return each
 
     done = train(split(nets), losses(0.5), losses(0.0), num_training, num_held_out, key, settings, pace, size)
-    nets = eqx.tree_at(split, nets, done.best_weights)
+    return eqx.tree_at(split, nets, done.best_weights)
+
+
+def finish_outcomes(
+    nets: OutcomeNets, wanted: Float[Array, "rows O"], data: Data, key: PRNGKeyArray, settings: FitSettings
+) -> tuple[OutcomeNets, OutcomeReport]:
+    """Calibrate and evaluate a set of trained nets on what was held out; `key` as for `train_outcomes`."""
+    training, held_out = split_rows(data, settings)
+    events = (wanted[:, int(nets.rewarded) :] > 0.0).astype(jnp.float32)
+    weight, still = _weight(events, training), _blur(data, key, settings)
     odds = nets.log_odds(nets.outputs(jax.vmap(nets.inputs)(data.obs, data.action, data.next_obs), still))
     # Trained as if events were `weight` times as frequent: take that back, then calibrate on what was held out.
     slope, offset = jax.vmap(_calibrated, (0, 1, None))(odds - jnp.log(weight)[:, None], events, held_out)
     nets = eqx.tree_at(lambda n: (n.slope, n.offset), nets, (slope, offset - slope * jnp.log(weight)))
     return nets, _judged(nets, data, wanted, held_out, still)
+
+
+def _weight(events: Float[Array, "rows C"], training: Bool[Array, "rows"]) -> Float[Array, "C"]:
+    """How often each event counts in training: rare ones more."""
+    often = jnp.sum(jnp.where(training[:, None], events, 0.0), axis=0)
+    count = jnp.sum(training, dtype=jnp.int32).astype(jnp.float32)
+    return jnp.clip((count - often) / jnp.maximum(often, 1.0), 1.0, MOST_WEIGHT)
+
+
+def _blur(data: Data, key: PRNGKeyArray, settings: FitSettings) -> Float[Array, "rows D"]:
+    """Noise on states, the same in every evaluation.
+
+    Plans go by predicted states, which are not quite the true ones: what is unsafe is learned from states that are a
+    little off, so that probabilities rise before the edge and not at it.
+    """
+    return settings.cost_blur * jax.random.normal(jax.random.fold_in(key, APART), data.obs.shape)
 
 
 def _widened(rewards: Float[Array, "rows"], use: Bool[Array, "rows"], margin: float) -> Float[Array, "2"]:
@@ -347,7 +367,7 @@ def _calibrated(
         step = jnp.stack([d * gradient[0] - b * gradient[1], a * gradient[1] - c * gradient[0]]) / (a * d - b * c)
         return point - jnp.clip(step, -1.0, 1.0)
 
-    slope, offset = jax.lax.fori_loop(0, CALIBRATION_STEPS, newton, prior)
+    slope, offset = jax.lax.fori_loop(0, CALIBRATION_STEPS, newton, batched_like(odds, prior))
     return jnp.maximum(slope, 0.1), offset
 
 

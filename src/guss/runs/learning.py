@@ -11,11 +11,11 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from guss.agent.episodes import compile_episodes, run_episodes
+from guss.agent.episodes import lower_episodes, run_episodes
 from guss.agent.exploration import explore_episodes
 from guss.agent.fleets import Fleet
-from guss.agent.hosting import Actor, Played, compile_plans, planning_actor, play, random_actor
-from guss.agent.learner import Batch, Learner, diverged, divergence_error
+from guss.agent.hosting import Actor, Played, lower_plans, planning_actor, play, random_actor
+from guss.agent.learner import EVALUATION, Batch, Learner, diverged, divergence_error
 from guss.agent.systems import Checked, check_finite, with_names
 from guss.agent.traces import Trace
 from guss.errors import GussError
@@ -59,9 +59,7 @@ class PlanningLoop(Loop):
         )
         self.learner = Learner(config, self.planned, self.keys, capacity_of(config, self.task))
         self.knowledge = Knowledge()
-        self.ahead = Ahead()
-        self._fit_names: list[str] | None = None
-        """Programs that a fit needs, as they are called in `ahead`; None before they are compiled."""
+        self.ahead, self._compiling = Ahead(), False
         if data is not None:
             self.learner.add(batch_of(Checked(self.task), data, len(config.seeds)))
 
@@ -125,19 +123,21 @@ class PlanningLoop(Loop):
 
     def _compile_ahead(self, keys: Array) -> None:
         """Begin to compile in threads what planned episodes need."""
+        self._compiling = True
         learner, how = self.learner, dict[str, Any](per_seed=self.learner.per_seed)
-        self._fit_names = learner.compile_ahead(self.ahead, self._fit_keys(keys))
+        learner.compile_ahead(self.ahead, self._fit_keys(keys))
         if not self.fleets:
             arguments = (self.planner, learner.models, self.task, keys)
-            self.ahead.start(PLANNER, lambda: compile_episodes(*arguments, planned=self.planned, **how))
+            self.ahead.start(PLANNER, lambda: lower_episodes(*arguments, planned=self.planned, **how))
         elif len(self.fleets) == 1:
-            self.ahead.start(PLANNER, lambda: compile_plans(self.planner, learner.models, self.planned, keys, **how))
+            self.ahead.start(PLANNER, lambda: lower_plans(self.planner, learner.models, self.planned, keys, **how))
+        learner.compile_evaluation(self.ahead)
 
     def episode(self, on_step: OnStep = None) -> Outcome:
         """One episode of every seed, what to tell, and what to note beside it."""
         started, number = time.perf_counter(), self.done
         keys = self._keys_of(number)
-        if self.config.plans and self._fit_names is None:
+        if self.config.plans and not self._compiling:
             self._compile_ahead(keys)
         report, fit_seconds, ahead, examples = None, 0.0, None, list[list[Examples]]()
         random = self.is_random
@@ -145,7 +145,7 @@ class PlanningLoop(Loop):
             if not random:
                 report, examples = self._fit(keys, number), self.learner.examples()
                 fit_seconds = time.perf_counter() - started
-                self.ahead.wait(PLANNER, on_wait=self.compiling)
+                self.ahead.wait(EVALUATION, PLANNER, on_wait=self.compiling)
             self.stage("random actions" if random else "planning")
             played = self.play(number, keys, random, on_step)
             batch = played.batch()
@@ -176,9 +176,12 @@ class PlanningLoop(Loop):
 
     def _try_fit(self, keys: Array) -> tuple[FitReport | None, list[int]]:
         """The fit for an episode with these keys, and the seeds for which it diverged; then no model is changed."""
-        self.ahead.wait(*(self._fit_names or ()), on_wait=self.compiling)
-        self.stage("fitting the model")
-        report = self.learner.fit(self._fit_keys(keys))
+
+        def before(program: str) -> None:
+            self.ahead.wait(program, on_wait=self.compiling)
+            self.stage("fitting the model")
+
+        report = self.learner.fit(self._fit_keys(keys), before)
         bad = [] if report is None else diverged(report).tolist()
         return report, [seed for seed, broken in zip(self.config.seeds, bad, strict=False) if broken]
 
