@@ -5,6 +5,7 @@ import json
 import math
 import random
 import string
+import sys
 from typing import Any
 
 import numpy as np
@@ -132,10 +133,15 @@ def array(rng: random.Random, old: np.ndarray) -> np.ndarray:
 
 def toml(tree: Any) -> str:
     """Plain data as TOML; what TOML has no word for is left out."""
-    if not isinstance(tree, dict):
-        return f"value = {_inline(tree)}\n"
-    lines = [f"{json.dumps(name)} = {_inline(value)}" for name, value in tree.items() if value is not None]
-    return "\n".join(lines) + "\n"
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)  # values may be nested deeper than what is tested can read
+    try:
+        if not isinstance(tree, dict):
+            return f"value = {_inline(tree)}\n"
+        lines = [f"{json.dumps(name)} = {_inline(value)}" for name, value in tree.items() if value is not None]
+        return "\n".join(lines) + "\n"
+    finally:
+        sys.setrecursionlimit(usual)
 
 
 def _inline(value: Any) -> str:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -88,7 +89,7 @@ def test_a_new_agent_makes_room(compiled, few_mappings):
 
 def test_what_is_compiled_ahead_is_not_compiled_by_the_call():
     program, ahead = jax.jit(lambda x: jnp.cos(x) - 3.0), Ahead()
-    ahead.start("cosine", lambda: program.lower(jnp.ones(7)).compile())
+    ahead.start("cosine", lambda: program.lower(jnp.ones(7)))
     ahead.wait("cosine")
     with CompileClock() as clock:
         program(np.zeros(7, np.float32))
@@ -98,12 +99,13 @@ def test_what_is_compiled_ahead_is_not_compiled_by_the_call():
 def test_a_program_is_compiled_once_by_name_and_shown_while_it_is_waited_for():
     ahead, go, made, shown = Ahead(), threading.Event(), [], []
 
-    def make():
-        go.wait(30)
-        made.append(1)
+    class Slow:
+        def compile(self):
+            go.wait(30)
+            made.append(1)
 
-    ahead.start("slow one", make)
-    ahead.start("slow one", make)
+    ahead.start("slow one", Slow)
+    ahead.start("slow one", Slow)
     ahead.wait(on_wait=lambda name: (shown.append(name), go.set()))
     assert (shown, made) == (["slow one"], [1])
     ahead.wait(on_wait=shown.append)
@@ -115,7 +117,7 @@ def test_many_programs_started_at_once_are_all_compiled():
     for round_ in range(20):
         ahead = Ahead()
         for k in range(5):
-            ahead.start(str(k), lambda k=k, r=round_: done.append((r, k)))
+            ahead.start(str(k), lambda k=k, r=round_: SimpleNamespace(compile=lambda: done.append((r, k))))
         ahead.wait()
     assert len(done) == 100
 
@@ -182,7 +184,7 @@ def test_the_fit_to_larger_buffers_is_compiled_before_they_are_needed(small_agen
         small_agent.remember(Transition(*(np.zeros((100, *s)) for s in ((3,), (), (), (1,), (3,)))))
     small_agent.reset()
     small_agent.learn(1)
-    small_agent._ahead.wait()
+    small_agent._programs.ahead.wait()
     with CompileClock() as clock:
         small_agent.learn(1)
         small_agent.fit()

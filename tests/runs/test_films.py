@@ -185,7 +185,7 @@ def test_long_horizons_are_thinned(tmp_path):
     first = frame["safe"][0] if looked.safe[0] else frame["unsafe"][0]
     span = np.subtract(*film["axes"]["limits"][0][::-1])
     same_numbers(first[1:], looked.paths[0][np.asarray(points[1:]) - 1, 0], span, films.PLAN_FINENESS)
-    assert film["axes"]["labels"] == ["observation 0"], "an environment that does not say how it is shown"
+    assert film["axes"]["labels"] == ["cos(angle)"], "an environment that does not say how it is shown"
     assert film["world"] is None
     assert all(frame["shapes"] == [] for frame in film["frames"])
     assert film["behaviour"]["kept"] is False
@@ -210,6 +210,8 @@ def test_a_policy_in_a_plane_leaves_a_path_with_gaps(tmp_path):
     stored = json.loads((home / "config.json").read_text())
     stored["config"] = policy_config(env="safe-toy", method="ppo", planner={"num_envs": 1}).to_json()
     write_json(home / "config.json", stored)
+    records = (home / "episodes.jsonl").read_text()
+    (home / "episodes.jsonl").write_text(records.replace('"phase": "random"', '"phase": "policy"'))
     path = trace_path(home, 3, 0)
     with path.open("rb") as file:
         held = dict(np.load(file))
@@ -311,7 +313,7 @@ def test_a_map_that_only_its_environment_can_make_is_stored_when_the_run_ends(pl
 def test_an_environment_without_a_view_is_mapped_by_its_first_observations(tmp_path):
     home = run_one(config(env="short-pendulum", method="random", episodes=1), tmp_path, ORIGIN)
     found = make_maps(home)
-    assert found["labels"] == ["observation 0", "observation 1"]
+    assert found["labels"] == ["cos(angle)", "sin(angle)"]
     obs = np.concatenate([read_trace(trace_path(home, seed, 0)).next_obs for seed in (3, 4)])
     for column, (low, high) in zip(obs.T[:2], found["limits"], strict=True):
         assert low < column.min() < column.max() < high < column.max() + 0.1
@@ -435,7 +437,7 @@ def test_nothing_else_is_overwritten(acted, tmp_path, guss_here):
     refused("is there already and holds no run", home, "--out", "out")
     (target / "mine.txt").unlink()
     stored = json.loads((home / "config.json").read_text())
-    other = stored | {"config": stored["config"] | {"episodes": 7}}
+    other = stored | {"config": stored["config"] | {"seeds": [7, 8]}}
     write_json(target / "config.json", other)
     refused("holds a run with other settings", home, "--out", "out")
     write_json(target / "config.json", stored)

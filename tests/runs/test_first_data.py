@@ -11,7 +11,7 @@ from test_learning import ORIGIN, config
 from guss.agent.agent import Agent
 from guss.agent.settings import AgentSettings
 from guss.envs import ENVS
-from guss.envs.adapting import spec_of
+from guss.envs.finding import spec_of
 from guss.errors import GussError
 from guss.reports.curves import draw_learning
 from guss.reports.gathering import read_record

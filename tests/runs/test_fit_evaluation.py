@@ -132,6 +132,7 @@ def test_unsafe_rows_that_cannot_be_used_are_reported(tmp_path):
     assert len(trace.obs) == 12
 
 
+@pytest.mark.filterwarnings("ignore:the logged data have no column `terminated`")
 def test_a_fitted_model_loads_with_what_its_preset_learns(tmp_path, guss_here):
     (tmp_path / "plant.py").write_text(
         "import jax.numpy as jnp, numpy as np, guss\n"

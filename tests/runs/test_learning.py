@@ -116,7 +116,7 @@ def test_the_measures_are_those_of_the_records(tmp_path):
     ("env", "words"),
     [
         ("nan-reward", r"reward of task 'safe-pendulum' is not finite in episode 0, step 0, seed 3: nan"),
-        ("nan-step", r"next_obs of task .* is not finite in episode 0, step 0, seed 3, dimension 1"),
+        ("nan-step", r"next_obs of task .* is not finite in episode 0, step 0, seed 3, sin\(angle\)"),
     ],
 )
 def test_what_is_not_finite_is_told_with_episode_and_dimension(tmp_path, env, words):
@@ -198,7 +198,7 @@ def test_a_preset_of_ones_own_gives_the_settings_and_flags_override_them(guss_he
     preset.write_text('extends = "safe-pendulun"\n')
     with pytest.raises(GussError, match="Did you mean 'safe-pendulum'"):
         Run(preset=str(preset)).run()
-    with pytest.raises(GussError, match=r"cannot read the preset none.toml"):
+    with pytest.raises(GussError, match=r"cannot read the preset 'none.toml'"):
         Run(preset="none.toml").run()
 
 

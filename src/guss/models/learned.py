@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, PRNGKeyArray
 
 from guss.errors import GussError
 from guss.models import MODELS
+from guss.models.calibration import finish_outcomes
 from guss.models.egocentric import Egocentric, make_own_net
 from guss.models.ensemble import Ensemble, fit_ensemble, make_ensemble
 from guss.models.fitting import Data, FitSettings, Pace, fit, pace_of, split_rows
@@ -25,7 +26,6 @@ from guss.models.outcomes import (
     Informed,
     OutcomeNets,
     OutcomeReport,
-    finish_outcomes,
     informed,
     train_outcomes,
     wanted_columns,
