@@ -19,6 +19,7 @@ from guss.checkpoint import Stored
 from guss.errors import GussError
 from guss.runs.config import RunConfig
 from guss.runs.records import write_json
+from guss.validation import convert
 
 EXTENDABLE = ("episodes", "target")
 """Settings that may differ between a run's config.json and its checkpoints."""
@@ -70,7 +71,8 @@ def stopped_at_target(meta: dict[str, Any], config: RunConfig) -> bool:
 def same_run(meta: dict[str, Any], config: RunConfig) -> bool:
     """Whether a checkpoint with this `meta` is of a run with these settings, maybe before it was extended."""
     stored = meta["config"]
-    return same_settings(stored, config.to_json()) and stored["episodes"] <= config.episodes
+    episodes = convert(stored.get("episodes"), int, "meta.config.episodes of the checkpoint")
+    return same_settings(stored, config.to_json()) and episodes <= config.episodes
 
 
 def same_settings(one: dict[str, Any], other: dict[str, Any]) -> bool:
