@@ -21,12 +21,18 @@ records = st.tuples(st.integers(1, 4), st.integers(1, 23)).flatmap(
 def test_measures_equal_a_slow_reading_of_the_appendix(record):
     rewards, unsafe = record
     seeds, n = rewards.shape
+    lengths = np.full(np.shape(unsafe), 7)
     for s in range(seeds):
         half = [rewards[s, tau - 1] for tau in range(1, n + 1) if tau > n // 2]
         assert math.isclose(metrics.mar(rewards)[s], sum(half) / len(half), rel_tol=1e-9, abs_tol=1e-9)
-        assert math.isclose(metrics.p_unsafe(unsafe)[s], sum(unsafe[s]) / n, rel_tol=1e-9, abs_tol=1e-9)
+        assert math.isclose(metrics.p_unsafe(unsafe, lengths)[s], sum(unsafe[s]) / n, rel_tol=1e-9, abs_tol=1e-9)
         early = [unsafe[s, i] for i in range(n) if i < -(-15 * n // 100)]
-        assert math.isclose(metrics.p_unsafe_transient(unsafe)[s], sum(early) / len(early), rel_tol=1e-9, abs_tol=1e-9)
+        assert math.isclose(
+            metrics.p_unsafe_transient(unsafe, lengths)[s],
+            sum(early) / len(early),
+            rel_tol=1e-9,
+            abs_tol=1e-9,
+        )
         steps, expected = 0, math.nan
         for reward in rewards[s]:
             steps += 200
@@ -42,8 +48,8 @@ def test_by_hand():
     assert metrics.mar(rewards[:, :4]).tolist() == [-1.5, 0.0, -9.0]  # 3 and 4
     reached = metrics.mrcp(rewards, np.full((3, 5), 200), -2.5)
     np.testing.assert_equal(reached, [600, 200, math.nan])  # later, at once, never
-    assert metrics.p_unsafe_transient(np.arange(50.0)[None]).tolist() == [3.5]  # the first ⌈7.5⌉ = 8
-    assert metrics.p_unsafe_transient(np.arange(20.0)[None]).tolist() == [1.0]  # exactly 3
+    assert metrics.p_unsafe_transient(np.arange(50.0)[None], np.ones((1, 50))).tolist() == [3.5]  # the first ⌈7.5⌉ = 8
+    assert metrics.p_unsafe_transient(np.arange(20.0)[None], np.ones((1, 20))).tolist() == [1.0]  # exactly 3
 
 
 def test_intervals_are_gaussian():
@@ -130,3 +136,10 @@ def test_what_has_no_p_value_does_not_count_and_constants_are_alike_or_not():
     assert metrics.welch_p([2.0, 2.0], [2.0, 2.0, 2.0]) == 1.0
     assert metrics.welch_p([2.0, 2.0], [2.1, 2.1]) == 0.0
     assert 0.0 < metrics.welch_p([2.0, 2.0], [2.1, 2.3]) < 1.0
+
+
+def test_unsafe_steps_are_counted_over_all_steps_not_averaged_over_episodes():
+    steps, unsafe = np.asarray([[10, 190]]), np.asarray([[0, 38]])
+    np.testing.assert_allclose(metrics.p_unsafe(100 * unsafe / steps, steps), [19.0])
+    np.testing.assert_allclose(metrics.p_unsafe_transient(100 * unsafe / steps, steps), [0.0])
+    assert metrics.p_unsafe([[0.0, 0.0]], [[0, 0]]).tolist() == [0.0], "environments that failed at once"

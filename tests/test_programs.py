@@ -91,7 +91,7 @@ def test_what_is_compiled_ahead_is_not_compiled_by_the_call():
     program, ahead = jax.jit(lambda x: jnp.cos(x) - 3.0), Ahead()
     ahead.start("cosine", lambda: program.lower(jnp.ones(7)))
     ahead.wait("cosine")
-    with CompileClock() as clock:
+    with CompileClock(all_threads=True) as clock:
         program(np.zeros(7, np.float32))
     assert clock.programs == 0
 
@@ -157,7 +157,7 @@ OBS = np.asarray([1.0, 0.0, 0.3], np.float32)
 
 def test_nothing_is_compiled_after_the_first_planned_action(small_agent):
     small_agent.act(OBS)
-    with CompileClock() as clock:
+    with CompileClock(all_threads=True) as clock:
         small_agent.act(OBS)  # its memory comes from the first plan
         small_agent.reset()
         small_agent.learn(2)  # fits, plans and evaluates the model
@@ -170,7 +170,7 @@ def test_warm_up_compiles_first_and_later_plans_and_changes_nothing(small_agent,
     jax.clear_caches()
     agent, other = (guss.Agent.load(tmp_path / "agent.ckpt", make_env()) for _ in range(2))
     agent.warm_up(OBS)
-    with CompileClock() as clock:
+    with CompileClock(all_threads=True) as clock:
         actions = [agent.act(OBS) for _ in range(3)]
     assert clock.programs == 0
     assert [other.act(OBS).tolist() for _ in range(3)] == [action.tolist() for action in actions]
@@ -185,7 +185,7 @@ def test_the_fit_to_larger_buffers_is_compiled_before_they_are_needed(small_agen
     small_agent.reset()
     small_agent.learn(1)
     small_agent._programs.ahead.wait()
-    with CompileClock() as clock:
+    with CompileClock(all_threads=True) as clock:
         small_agent.learn(1)
         small_agent.fit()
     assert small_agent.learner.data.use.shape[1] == 2 * size
@@ -201,7 +201,7 @@ def test_runs_compile_nothing_after_the_first_planned_episode(tmp_path):
         for _ in range(2):
             loop.episode()
         assert "fitting the model" in stages
-        with CompileClock() as clock:
+        with CompileClock(all_threads=True) as clock:
             for _ in range(2):
                 loop.episode()
             loop.fit_final()

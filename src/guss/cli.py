@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 import sys
@@ -60,6 +61,10 @@ def parse(words: list[str]) -> Any:
         kind, table, prog, words = "experiment", EXPERIMENTS, "guss reproduce", words[1:]
     if words and not words[0].startswith("-") and words[0] not in table:
         raise UnknownNameError(kind, words[0], table)
+    if words and words[0] in table:
+        lists = {f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(table[words[0]]) if f.default == ()}
+        if twice := next((word for word in words if word in lists and words.count(word) > 1), None):  # the last wins
+            raise GussError(f"{twice} is given more than once; give it once, with all values after it: {twice} A B")
     about = inspect.getdoc(Reproduce) if kind == "experiment" else ABOUT
     return tyro.extras.subcommand_cli_from_dict(table, prog=prog, description=about, args=words or ["--help"])
 

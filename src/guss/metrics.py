@@ -38,15 +38,18 @@ def mrcp(mean_reward: ArrayLike, steps: ArrayLike, threshold: float) -> np.ndarr
     return np.where(reached.any(axis=1), first, np.nan)
 
 
-def p_unsafe(unsafe_pct: ArrayLike) -> np.ndarray:
-    """Percentage of unsafe steps of each seed, over all episodes."""
-    return _episodes(unsafe_pct).mean(axis=1)
+def p_unsafe(unsafe_pct: ArrayLike, steps: ArrayLike) -> np.ndarray:
+    """Percentage of unsafe steps of each seed, over all episodes: each counts by its steps."""
+    values, weights = _episodes(unsafe_pct), _episodes(steps)
+    weights = weights / np.maximum(weights.mean(axis=1, keepdims=True), 1e-9)  # all 1 where lengths are equal
+    return (values * weights).mean(axis=1)
 
 
-def p_unsafe_transient(unsafe_pct: ArrayLike) -> np.ndarray:
+def p_unsafe_transient(unsafe_pct: ArrayLike, steps: ArrayLike) -> np.ndarray:
     """Percentage of unsafe steps of each seed, over the first ⌈0.15 N⌉ episodes."""
-    values = _episodes(unsafe_pct)
-    return values[:, : transient_episodes(values.shape[1])].mean(axis=1)
+    values, lengths = _episodes(unsafe_pct), _episodes(steps)
+    first = transient_episodes(values.shape[1])
+    return p_unsafe(values[:, :first], lengths[:, :first])
 
 
 def transient_episodes(episodes: int) -> int:

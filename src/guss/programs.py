@@ -111,6 +111,8 @@ class Ahead:
                 future = self._futures[name]
                 if on_wait is not None and not future.done():
                     on_wait(name)
+                if future.exception() is not None:
+                    del self._futures[name]  # the next call compiles it, or says again what is wrong
                 future.result()
 
 
@@ -140,7 +142,11 @@ class _Queue:
         while True:
             with self._turn:
                 with self._lock:
-                    if not self._jobs or not threading.main_thread().is_alive():
+                    if not threading.main_thread().is_alive():  # whoever still waits compiles by calling
+                        for future, _ in self._jobs:
+                            future.set_result(None)
+                        self._jobs.clear()
+                    if not self._jobs:
                         self._threads -= 1
                         if self._threads == 0:
                             sys.setswitchinterval(self._usual)
@@ -152,7 +158,8 @@ class _Queue:
                     future.set_exception(error)
                     continue
             try:
-                future.set_result(lowered.compile())
+                lowered.compile()  # JAX keeps it
+                future.set_result(None)
             except BaseException as error:
                 future.set_exception(error)
 

@@ -164,5 +164,6 @@ def figure_text(value: Any, digits: int = 4) -> str:
 
 def learning_progress(episodes: int, wanted: bool | None) -> RunProgress:
     """Progress on stderr; None: if that is a terminal."""
-    console = Console(stderr=True, width=None if sys.stderr.isatty() else 120)
+    terminal = sys.stderr is not None and sys.stderr.isatty()  # a program without a console has none
+    console = Console(stderr=True, width=None if terminal else 120)
     return RunProgress(console, episodes, quiet=not (console.is_terminal if wanted is None else wanted))

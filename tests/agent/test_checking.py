@@ -110,7 +110,7 @@ def test_a_good_environment_is_described(good):
 
 def test_noise_is_found_and_answered_by_flags(good):
     """Whichever generator it is drawn from, in the environment or in a wrapper; else nothing is said."""
-    told = r"stochastic: .* differ from step 1 on, there by 0.0\S+ in dimension 0.*deterministic=false particles=5"
+    told = r"stochastic: .* differ from step 1 on, there by 0.0\S+ in \S.*deterministic=false particles=5"
     assert re.search(told, texts(good, "risk", "noise"))
 
     class Draught(gymnasium.Wrapper):

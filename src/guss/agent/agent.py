@@ -88,7 +88,7 @@ class Agent:
         self.seed = check_seed(seed)
         self.key = jax.random.key(self.seed)
         self.learner = Learner(self.settings, self.planned, self.key[None], capacity=8 * self.task.episode_length)
-        self.checked = Checked(self.task)
+        self.checked = Checked(self.task, self.env)
         self.history: list[Episode] = []
         self.last_plan: Diagnostics | None = None
         self._decision: Decision | None = None
@@ -128,10 +128,10 @@ class Agent:
         planning margin is kept, `save` stores the change. A cost that the environment reports itself (`info["cost"]`)
         stays as the environment computes it: then only plans change.
         """
-        self.settings.check_parameters_of(self._task, name)
+        self.settings.check_parameters_of(self._task, name, parameters)
         self._task, self._planned = self.settings.tasks(self._task.update(name, **parameters))
         self._changed[name] = self._changed.get(name, {}) | parameters
-        self.checked, self.learner.task = Checked(self._task), self._planned
+        self.checked, self.learner.task = Checked(self._task, self.env), self._planned
 
     # ---------------------------------------------------------------------------------------------- a user's own loop
 
@@ -149,12 +149,13 @@ class Agent:
 
     def act(self, obs: Any) -> np.ndarray:
         """The action to take now, as a NumPy array (a scalar array for a single discrete choice)."""
-        where = f"episode {self.episode}, step {len(self._steps)}"
+        step = len(self._steps)
+        where = f"episode {self.episode}, step {step}"
         array = self.checked.obs(obs, where)
         self._compile_ahead()
         started, search = time.perf_counter(), None
         if self.phase == "random":
-            action = self._random_action(len(self._steps))
+            action = self._random_action(step)
         elif self.phase == "initial_policy":
             assert self.initial_policy is not None
             action = self.checked.action(self.initial_policy(array), f"initial_policy in {where}")
@@ -169,9 +170,8 @@ class Agent:
             action = np.asarray(plan.action)
         self._acts += 1
         self._plan_seconds += time.perf_counter() - started
-        action = np.asarray(action)  # also where NumPy made a scalar of it
-        self._decision = Decision(self.phase, self.episode, len(self._steps), array, action, self.task, search)
-        return action
+        self._decision = Decision(self.phase, self.episode, step, array, np.asarray(action), self.task, search)
+        return self.checked.outward(action)
 
     def explain(self) -> Explanation:
         """Why the last action was chosen: `print(agent.explain())`. The first call compiles the planner once more."""
@@ -307,7 +307,7 @@ class Agent:
     # ------------------------------------------------------------------------------------------------ save and load
 
     def save(self, path: str | Path) -> None:
-        """Write everything learned to a file (without pickle); an episode under way is not part of it."""
+        """Write everything learned to a file, without pickle; steps of an episode under way are not, with a warning."""
         checkpoint.save(Path(path), "agent", storing.about_agent(self), self.learner.state)
 
     @classmethod

@@ -22,7 +22,8 @@ from guss.task import Task
 from guss.types import ContinuousActions
 
 Kind = Literal["fact", "learned", "risk", "problem"]
-SAMPLED = "By default plans use the model's mean; plan with samples of it: --net deterministic=false particles=5"
+SAMPLED_FLAGS = "--net deterministic=false particles=5"
+SAMPLED = f"By default plans use the model's mean; plan with samples of it: {SAMPLED_FLAGS}"
 ALIKE = 50
 """Steps over which two episodes with the same seed and actions are compared."""
 
@@ -182,7 +183,8 @@ def _noise(call: _Caller, task: Task, seed: int, first: list[np.ndarray], tell: 
         "risk",
         "noise",
         f"the system is stochastic: with other random numbers the same start and actions differ from step {t} on, "
-        f"there by {abs(float(b[d] - a[d])):.2g} in dimension {d}, which changes by {change:.2g} a step. {SAMPLED}",
+        f"there by {abs(float(b[d] - a[d])):.2g} in {task.observations.labels[d]}, which changes by {change:.2g} a "
+        f"step. {SAMPLED}",
     )
 
 
@@ -358,7 +360,7 @@ def _learned(task: Task, seen: Seen, tell: Callable[..., Any]) -> None:
             tell(
                 "risk", f"cost {name!r}", f"takes values such as {_short(values)}: whatever is above 0 counts as unsafe"
             )
-        found = examples_of(name, seen.next_obs, seen.cost[:, i] > 0)
+        found = examples_of(name, seen.next_obs, seen.cost[:, i] > 0, task.observations)
         if constraint.learned and found.warning:
             tell(
                 "risk",

@@ -294,6 +294,8 @@ def _approaches(task: Task, decision: Decision, path: np.ndarray) -> tuple[Appro
     for each in find_thresholds(task, states, actions):
         values = path[..., each.dim]  # [P, H]
         room = np.minimum(values - each.low, each.high - values)
+        if np.isnan(room).all():  # no prediction to say it of
+            continue
         particle, step = np.unravel_index(np.nanargmin(room), room.shape)
         found.append(
             Approach(

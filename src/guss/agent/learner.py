@@ -166,12 +166,12 @@ class Learner:
 
     def compile_larger(self, ahead: Ahead, keys: Key[Array, "S"]) -> None:
         """Begin to compile the fit to buffers of twice the size, if the next episodes may need them."""
-        if self.fresh is None or self._filled + 2 * self.block <= (size := self.data.use.shape[1]):
+        if self.fresh is None or self._filled + 2 * self.block <= self.data.use.shape[1]:
             return
         arguments = list(self._fit_arguments(keys))
         arguments[2] = jax.eval_shape(_doubled, self.data)
         for program in fit_programs(*arguments):
-            ahead.start(f"{program.name} to {2 * size} rows", program.lower)
+            ahead.start(program.name, program.lower)
 
     def examples(self) -> list[list[Examples]]:
         """For each seed, what its data say of every learned cost."""

@@ -139,8 +139,10 @@ class AgentSettings:
         planned = task.forget(self.learned).with_margin(self.planning_margin)
         return task, planned.replace(unknown_unsafe=True) if self.unknown_unsafe else planned
 
-    def check_parameters_of(self, task: Task, name: str) -> None:
-        """Whether plans use the parameters of a constraint; an unknown name is an error too."""
+    def check_parameters_of(self, task: Task, name: str, parameters: dict[str, Any]) -> None:
+        """Whether there are parameters, and plans use those of the constraint; an unknown name is an error too."""
+        if not parameters:
+            raise GussError(f"set_constraint({name!r}) changes nothing: give parameters, such as limit=0.4")
         known = {c.name: c for c in task.constraints}
         if name not in known:
             raise UnknownNameError(f"constraint of task {task.name!r}", name, known)

@@ -65,7 +65,10 @@ TOLERANCE = 1e-5
 
 
 def about_agent(agent: Agent) -> dict[str, Any]:
-    """What a stored agent has beside its arrays."""
+    """What a stored agent has beside its arrays; what is not stored is warned of."""
+    if agent._steps:
+        text = f"{len(agent._steps)} steps of the episode under way are not saved; call reset() first to keep them"
+        warnings.warn(text, GussWarning, stacklevel=3)
     return {
         "task": agent.task.name,
         "system": signature(agent.planned),

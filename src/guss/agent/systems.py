@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -76,6 +77,8 @@ def with_names(task: Task, obs_names: Names, action_names: Names) -> Task:
 
 def read_logged(task: Task, traces: Iterable[Any], columns: Columns | None) -> tuple[list[Transition | Trace], Task]:
     """Files of logged data and batches as batches, and the task with the names of their columns."""
+    if isinstance(traces, str | Path) or not isinstance(traces, Iterable):
+        raise GussError(f"`traces` is a list of files and batches, got {traces!r}: write traces=[{traces!r}]")
     given = list(traces)
     if columns and all(isinstance(trace, tuple) for trace in given):
         raise GussError(f"`columns` names the columns of files in `traces`, but there is no file among {len(given)}")
@@ -115,7 +118,8 @@ class HostSystem:
             next_obs = np.asarray(_step(self.task, jnp.asarray(obs), jnp.asarray(action), key_world))
             return _transition(obs, action, None, None, next_obs), False, False, True
         failing = f"the environment {self.task.name!r} fails in step {t}"
-        next_obs, reward, terminated, truncated, info = calling(failing, self.env.step, action)
+        inward = Checked(self.task, self.env).inward(action)
+        next_obs, reward, terminated, truncated, info = calling(failing, self.env.step, inward)
         cost = told_costs(self.task, info)
         if cost is None and any(c.learned for c in self.task.constraints):
             raise no_cost_error(f"{self.task.name} (step {t})", info)
@@ -157,8 +161,19 @@ def check_finite(task: Task, moves: Transition, episode: int, seeds: Sequence[in
 class Checked:
     """What comes from outside, as arrays of the right shape; or an error that names the episode and the dimension."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, env: Adapted | None = None) -> None:
+        """`env`: whose actions the user gives and takes; they may count from elsewhere than the task's."""
         self.task = task
+        self.start = None if env is None else env.action_start
+
+    def outward(self, action: Any) -> np.ndarray:
+        """An action of the task as the user's environment takes it."""
+        array = np.asarray(action)  # also where NumPy made a scalar of it
+        return array if self.start is None else array - np.asarray(self.start, array.dtype)
+
+    def inward(self, action: Any) -> Any:
+        """An action of the user's environment as the task has it."""
+        return action if self.start is None else np.asarray(action) + np.asarray(self.start)
 
     def obs(self, value: Any, where: str, name: str = "the observation") -> np.ndarray:
         """One observation."""
@@ -168,13 +183,18 @@ class Checked:
     def action(self, value: Any, where: str) -> np.ndarray:
         """One action, within its bounds: what is beyond them by rounding is clipped."""
         actions, what = self.task.actions, f"the action of {where}"
-        array = self._array(value, actions.shape, np.float64, what, actions.labels if actions.shape else ())
+        labels = actions.labels if actions.shape else ()
+        array = self._array(self.inward(value), actions.shape, np.float64, what, labels)
         if actions.outside(array).any():
             raise GussError(f"{what} must be {_range(actions)}, got {array.tolist()}")
         return actions.rounded(array)
 
     def transition(self, move: Transition, where: str) -> Transition:
         """One transition; the task's functions fill in reward and cost where they are None."""
+        if not isinstance(move, Transition):
+            raise GussError(
+                f"{where}: expected a guss.Transition(obs, action, reward, cost, next_obs), got {type(move).__name__}"
+            )
         obs = self.obs(move.obs, where, "obs")
         action = self.action(move.action, where)
         next_obs = self.obs(move.next_obs, where, "next_obs")

@@ -42,6 +42,8 @@ def write_columns(kind: str, columns: dict[str, np.ndarray]) -> bytes:
 
 
 def _checked(path: Path, names: Sequence[str]) -> list[str]:
+    if not any(names):
+        raise GussError(f"the trace {path} is empty: it has no columns")
     MAX_COLUMNS.check(f"the trace {path}", len(names))
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})

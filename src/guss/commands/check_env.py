@@ -70,8 +70,10 @@ class CheckEnv:
             raise SystemExit(2)
 
     def _print(self, findings: list[Finding], problems: int) -> None:
+        from guss.agent.checking import SAMPLED_FLAGS
         from guss.display import print_findings
 
         more = f" --episode-length {self.episode_length}" if self.episode_length else ""
         more += " --without-cost" * self.without_cost + " --env-process" * self.env_process
+        more += f" {SAMPLED_FLAGS}" * any(SAMPLED_FLAGS in finding.text for finding in findings)
         print_findings(self.env, {TITLES[k]: [f for f in findings if f.kind == k] for k in TITLES}, problems, more)

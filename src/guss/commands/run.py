@@ -128,6 +128,8 @@ class Run:
             home, config = self.resume, read_config(self.resume)
             more = Extension(self.episodes, self.target, provenance(command_line()))
         else:
+            if self.columns and not self.data:
+                raise GussError("--columns names columns of data files: it needs --data")
             data = self._data() if self.data else None
             config = self._config(self.method, data)
             others = [self._config(method, None) for method in self.against]

@@ -36,10 +36,10 @@ def warn_if_random(config: RunConfig, episodes: int) -> None:
 
     asked = dataclasses.replace(config, episodes=episodes)
     if asked.never_acts(spec_of_run(config).make_task().episode_length):
-        why = "" if config.initial_steps is None else f" and {config.initial_steps} steps"
+        why = f", and more until there are {config.initial_steps} steps" if config.initial_steps else ""
         _warn(
             f"all {episodes} episodes will be random: the first {config.initial_episodes} are{why}, so {config.method} "
-            f"acts in none of them; ask for more --episodes, or fewer --initial-episodes"
+            f"acts in none of them; ask for more --episodes, or fewer --initial-episodes and --initial-steps"
         )
 
 
@@ -52,7 +52,7 @@ def warn_if_was_random(config: RunConfig, home: Path) -> None:
     if (config.plans or config.baseline is not None) and all(row["episode"] < count for row in rows):
         _warn(
             f"all {count} episodes were random: the measures are those of random actions, not of {config.method}; "
-            f"add episodes with {resume_command(home, '--episodes', str(2 * count))}"
+            f"add episodes with {resume_command(home, '--episodes', str(max(2 * count, config.initial_episodes + 1)))}"
         )
 
 

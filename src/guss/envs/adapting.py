@@ -140,7 +140,13 @@ def reported_costs(info: dict[str, Any]) -> dict[str, float] | None:
 
 
 def no_cost_error(name: str, info: dict[str, Any]) -> GussError:
-    """What to say to an environment without a cost."""
+    """What to say to an environment without a cost, or without one that it reported before."""
+    if "costs" in info:
+        found = sorted(info["costs"]) if isinstance(info["costs"], dict) else type(info["costs"]).__name__
+        return GussError(
+            f'the environment {name} must report every cost by name on every step: info["costs"] is a dict with all of '
+            f"them, 0 where nothing is unsafe; got {found}"
+        )
     return GussError(
         f"the environment {name} does not say what is unsafe: `info` has {sorted(map(str, info)) or 'nothing'}; "
         f'expected info["cost"], 1 on an unsafe step and 0 elsewhere, or info["costs"] with several by name. Or '

@@ -120,11 +120,14 @@ def _end(process: subprocess.Popen[bytes], link: Connection) -> None:
 
 
 def _reap() -> None:
-    """Forget processes that have ended, and kill those that should have."""
-    for process, until in _ENDING:
-        if time.monotonic() > until:
-            _kill(process)
-    _ENDING[:] = [each for each in _ENDING if each[0].poll() is None]
+    """Forget processes that have ended, with all that they started, and kill those that should have."""
+    for _ in range(len(_ENDING)):
+        process, until = _ENDING.pop(0)
+        if process.poll() is None and time.monotonic() <= until:
+            _ENDING.append((process, until))
+            continue
+        _kill_group(process.pid)
+        process.wait()
 
 
 @atexit.register

@@ -7,17 +7,20 @@ error: on data without an unsafe row that error is zero.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from guss.spaces import Observations
 from guss.task import Task
 
 FEW = 10
 """Fewer unsafe examples than this are too few to learn a cost from."""
 SEPARATED = 0.99
 """One dimension separates unsafe from safe states if this share of all pairs is in the same order."""
+NEAR = 0.05
+"""Share of the observed range: so close to the bound of their space, states have reached it."""
 
 
 @dataclass(frozen=True)
@@ -92,26 +95,34 @@ class Examples:
         }
 
 
-def examples_of(name: str, obs: np.ndarray, event: np.ndarray) -> Examples:
-    """Of the states [N, D] and whether each is unsafe, [N]."""
+def examples_of(name: str, obs: np.ndarray, event: np.ndarray, space: Observations | None = None) -> Examples:
+    """Of the states [N, D] and whether each is unsafe, [N].
+
+    A side on which the states come close to the bound of their space is known: there is nothing beyond it.
+    """
     unsafe, safe = obs[event], obs[~event]
     if not len(unsafe):
         return Examples(name, 0, len(obs), (), (), (), ())
     low, high = unsafe.min(axis=0), unsafe.max(axis=0)
+    ends = (-np.inf, np.inf) if space is None else (np.asarray(space.low), np.asarray(space.high))
+    lowest, highest = (np.broadcast_to(end, low.shape) for end in ends)
     sides: list[tuple[int, str]] = []
     reached: list[float] = []
     for dim in range(obs.shape[1]) if len(safe) else ():
         above = _share_above(unsafe[:, dim], safe[:, dim])
         middle = float(np.median(safe[:, dim]))
         # Unsafe states on one side say nothing of the other, unless safe ones were met as far from the middle there.
-        if above >= SEPARATED and obs[:, dim].min() > 2.0 * middle - low[dim]:
+        least, most = float(obs[:, dim].min()), float(obs[:, dim].max())
+        near = NEAR * (most - least)
+        if above >= SEPARATED and least > max(2.0 * middle - low[dim], lowest[dim] + near):
             sides.append((dim, "high"))
-            reached.append(float(obs[:, dim].min()))
-        elif above <= 1.0 - SEPARATED and obs[:, dim].max() < 2.0 * middle - high[dim]:
+            reached.append(least)
+        elif above <= 1.0 - SEPARATED and most < min(2.0 * middle - high[dim], highest[dim] - near):
             sides.append((dim, "low"))
-            reached.append(float(obs[:, dim].max()))
+            reached.append(most)
     ranges = tuple(low.tolist()), tuple(high.tolist())
-    return Examples(name, len(unsafe), len(obs), *ranges, one_sided=tuple(sides), reached=tuple(reached))
+    names = None if space is None else space.names
+    return Examples(name, len(unsafe), len(obs), *ranges, one_sided=tuple(sides), reached=tuple(reached), names=names)
 
 
 def _share_above(these: np.ndarray, those: np.ndarray) -> float:
@@ -143,7 +154,7 @@ class Knowledge:
 def learned_examples(task: Task, obs: np.ndarray, told: np.ndarray) -> list[Examples]:
     """Of every learned cost of a task: states [N, D] that steps led to, and what was told of them, [N, 2 + C]."""
     return [
-        replace(examples_of(constraint.name, obs, told[:, 1 + i] > 0.0), names=task.observations.names)
+        examples_of(constraint.name, obs, told[:, 1 + i] > 0.0, task.observations)
         for i, constraint in enumerate(task.constraints)
         if constraint.learned
     ]

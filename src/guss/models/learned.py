@@ -37,6 +37,7 @@ from guss.task import Task
 Dynamics = MixtureNet | Ensemble | Egocentric
 Learned = Dynamics | Informed
 OUTCOMES, DYNAMICS = "fit of reward, cost and end", "fit of the dynamics"
+CALIBRATION = "calibration of reward and cost"
 BEYOND_OUTCOMES = 2**19 + 1  # folded into a key, for the sample of the data
 APART = 2**19  # folded into a key, so that outcome nets do not draw the numbers of the dynamics
 
@@ -109,17 +110,18 @@ def fit_programs(
     task: Task | None = None,
 ) -> list[Program]:
     """What `fit_all` runs: the fit of the dynamics; before it, where the task does not know them, of outcomes."""
+    rows = f" to {data.use.shape[-1]:,} rows"
     if not isinstance(models, Informed):
-        return [Program(DYNAMICS, _fit_dynamics, (models, fresh, data, keys, settings, again))]
+        return [Program(DYNAMICS + rows, _fit_dynamics, (models, fresh, data, keys, settings, again))]
     assert isinstance(fresh, Informed)
     assert task is not None
     outcomes = (models.nets, fresh.nets, data, keys, settings, again, task)
     dynamics = (models.dynamics, fresh.dynamics, data, keys, settings, again)
     rest = (models.nets, models.behaviour, data, keys, settings, task)
     return [
-        Program(OUTCOMES, _train_outcomes, outcomes),  # the longest runs first, while others are compiled
-        Program(DYNAMICS, _fit_dynamics, dynamics),
-        Program("calibration of reward and cost", _finish, rest),
+        Program(OUTCOMES + rows, _train_outcomes, outcomes),  # the longest runs first, while others are compiled
+        Program(DYNAMICS + rows, _fit_dynamics, dynamics),
+        Program(CALIBRATION + rows, _finish, rest),
     ]
 
 

@@ -337,6 +337,11 @@ class NetSettings:
             raise GussError(f"a model needs hidden layers of at least 1 unit, got {self.hidden}")
         if self.components < 1 or self.particles < 1:
             raise GussError(f"components and particles must be at least 1, got {self.components} and {self.particles}")
+        if self.particles > 1 and self.deterministic:
+            raise GussError(
+                f"particles={self.particles} are samples of the model, but plans use its mean (deterministic=true): "
+                f"set deterministic=false too"
+            )
         MAX_WEIGHTS.check(f"a model with hidden layers of {received(list(self.hidden))} units", self.num_weights)
 
     @property

@@ -29,8 +29,8 @@ def per_seed(record: Record) -> dict[str, np.ndarray]:
     return {
         "mar": metrics.mar(rewards),
         "mrcp_ksteps": never if threshold is None else metrics.mrcp(rewards, steps, threshold) / 1000,
-        "unsafe_pct": metrics.p_unsafe(unsafe),
-        "unsafe_trans_pct": metrics.p_unsafe_transient(unsafe),
+        "unsafe_pct": metrics.p_unsafe(unsafe, steps),
+        "unsafe_trans_pct": metrics.p_unsafe_transient(unsafe, steps),
     }
 
 
@@ -40,7 +40,7 @@ def by_cost(record: Record) -> dict[str, np.ndarray]:
     found = {}
     for name in [name for name in shares[0] if all(name in each for each in shares)]:
         lines = [{"seed": row["seed"], "share": each[name]} for row, each in zip(record.episodes, shares, strict=True)]
-        found[name] = metrics.p_unsafe(by_seed(lines, "share"))
+        found[name] = metrics.p_unsafe(by_seed(lines, "share"), record.values("steps"))
     return found
 
 

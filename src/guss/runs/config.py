@@ -163,7 +163,7 @@ def config_from(
     if method in BASELINES.names():
         preset = preset_for(preset, method)
     if data is not None:
-        preset = preset | {"initial_episodes": 0}
+        preset = {k: v for k, v in preset.items() if k != "initial_steps"} | {"initial_episodes": 0}
         chosen = chosen | {"data": digest_of(data), "data_rows": len(data.obs)}
     return settings_from(RunConfig, {"episodes": 50} | preset, method, env=env, seeds=seeds, **chosen)
 

@@ -44,8 +44,11 @@ class Extension:
                 f"{home} is a run of {config.episodes} episodes, of which {done} are done; --episodes extends it and "
                 f"takes {config.episodes} or more in all, got {self.episodes}"
             )
+        if self.target is not None and not -math.inf < self.target <= math.inf:
+            raise GussError(f"a target is a mean reward, or inf for none, got {self.target}")
         more = self.episodes is not None and self.episodes > config.episodes
-        if more and self.target is None and stored is not None and stopped_at_target(stored.meta, config):
+        same = self.target is None or self.target == config.target
+        if more and same and stored is not None and stopped_at_target(stored.meta, config):
             raise GussError(
                 f"{home} stopped after {done} of {config.episodes} episodes since it reached its target of "
                 f"{config.target}; give it another one with --target, or none with --target inf"

@@ -87,6 +87,8 @@ class Loop:
         """Episodes finished."""
         self.steps = np.zeros(len(config.seeds), int)
         """Real steps so far, of every seed."""
+        self.ended_early = False
+        """Whether an episode was ended by the system or a hard limit; not if an environment failed."""
         self.over = False
         """Whether all are, or the target is reached."""
         self.keys = jax.vmap(jax.random.key)(jnp.asarray(config.seeds, jnp.int32))
@@ -163,6 +165,7 @@ class Loop:
         self.steps = np.asarray(stored.meta.get("steps", whole))
         if self.steps.shape != (len(self.config.seeds),):
             raise GussError(f"{stored.path}: meta.steps must be a number for each seed, got {self.steps.tolist()}")
+        self.ended_early = bool((self.steps != whole).any())
         longer = stored.meta["config"]["episodes"] < self.config.episodes
         self.take(stored.restore(self.state, grow=longer), stored.meta["learner"])
 
@@ -174,13 +177,14 @@ class Loop:
         figures = [per_episode(self.task, played) for played in episodes]
         rewards, unsafe = (np.stack(x) for x in zip(*figures, strict=True))
         total = self.steps + length.sum(axis=0)
+        self.ended_early |= any(bool((played.terminated | played.stopped).any()) for played in episodes)
         news = EpisodeNews(
             episode=self.done + len(episodes) - 1,
             phase=phase,
             mean_reward=float(rewards.mean()),
             mean_return=float((rewards * length).mean()),
-            ends_early=bool((total != (self.done + len(episodes)) * self.task.episode_length).any()),
-            unsafe_pct=float(100 * unsafe.mean()),
+            ends_early=self.ended_early,
+            unsafe_pct=float(100 * (unsafe * length).sum() / max(length.sum(), 1)),
             unsafe_by_cost={
                 c.name: float(100 * np.mean([unsafe_by_cost(self.task, played)[c.name] for played in episodes]))
                 for c in self.task.constraints

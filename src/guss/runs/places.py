@@ -13,6 +13,8 @@ from guss.errors import GussError
 from guss.loading import PLUGINS, load_module
 
 KEY = "started_in"
+_FOUND: set[str] = set()
+"""Plugins that stored runs named, and not --plugin."""
 
 
 def place_of(home: Path, env: str) -> dict[str, str]:
@@ -35,11 +37,15 @@ def started_in(home: Path, stored: object) -> Path | None:
 
 def load_plugins_of(home: Path, names: tuple[str, ...], folder: Path | None) -> None:
     """Import the plugins of a stored run, but for those that --plugin has named already, wherever they lie now."""
+    given = {Path(loaded).name for loaded in PLUGINS if loaded not in _FOUND}
     for name in names:
-        if Path(name).name in {Path(loaded).name for loaded in PLUGINS}:
+        if Path(name).name in given:
             continue
         try:
-            load_module(name, folder)
+            module = load_module(name, folder)
         except GussError as error:
             raise GussError(f"the plugin {name!r} of {home} cannot be loaded; give it by --plugin. {error}") from error
-        PLUGINS.append(name)
+        whole = str(module.__file__) if name.endswith(".py") else name
+        if whole not in PLUGINS:
+            PLUGINS.append(whole)  # by its whole path: processes of environments load it too
+            _FOUND.add(whole)

@@ -44,7 +44,7 @@ from guss.usercode import user_code_allowed
 
 FINAL = "final.ckpt"
 """The models fitted to all episodes of a finished run; everything else of its state is in the last checkpoint."""
-DERIVED = ("maps.json.gz", "film.json.gz")
+DERIVED = ("maps.json.gz", "film.json.gz", "eval.json")
 """What is made of a run's records, and has to be made again after more episodes."""
 PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
 OnEpisode = Callable[[EpisodeNews], Any] | None
@@ -95,7 +95,7 @@ def run_one(
             for name in ("traces", "checkpoints"):
                 shutil.rmtree(home / name, ignore_errors=True)
                 (home / name).mkdir()
-            for name in (*PACKED, FINAL, *DERIVED, "eval.json"):  # of the run that was here before
+            for name in (*PACKED, FINAL, *DERIVED):  # of the run that was here before
                 (home / name).unlink(missing_ok=True)
             for name in RECORDS:
                 (home / name).write_bytes(b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import TracebackType
 from typing import Any
 
@@ -14,14 +15,18 @@ _LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 class CompileClock:
     """Within `with CompileClock() as clock:`, `clock.seconds` adds up lowering and compiling.
 
-    `clock.programs` counts the programs that had to be compiled or fetched from the persistent cache.
+    `clock.programs` counts the programs that had to be compiled or fetched from the persistent cache. What other
+    threads compile at the same time counts with `all_threads` only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, all_threads: bool = False) -> None:
+        self._thread = None if all_threads else threading.get_ident()
         self.seconds = 0.0
         self.programs = 0
 
     def _listen(self, event: str, duration_secs: float, **_: Any) -> None:
+        if self._thread not in (None, threading.get_ident()):
+            return
         if event in (_COMPILED, _LOWERED):
             self.seconds += duration_secs
         if event == _COMPILED:
