@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from guss.runs.provenance import provenance
-from guss.runs.records import read_lines
+from guss.runs.store import read_lines
 
 HERE = Path(__file__).resolve().parent
 STEPS, AT_ONCE = 200, 16

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from guss.bench.cases import FITS, PLANS
+from guss.bench.clock import LIMIT, Worker, compare, ours
 from guss.bench.environments import environments
-from guss.bench.measuring import label
 from guss.bench.scaling import AXES, measure
 from guss.bench.startup import startup
-from guss.bench.timing import LIMIT, Worker, compare, ours
+from guss.bench.suite import label
 from guss.reports.bench import draw_scaling, growth, markdown
 from guss.runs.provenance import provenance
 

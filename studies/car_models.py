@@ -23,12 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import guss
-from guss.agent.exploration import explore
+from guss.collect.exploration import explore
 from guss.envs.car_env import SafeCarGoalVectorEnv
 from guss.envs.car_world import GOAL, LIDAR
-from guss.models.fitting import Data, FitSettings
-from guss.models.judging import r_squared
-from guss.models.learned import ModelSettings, fit_all, make_model
+from guss.models.evaluation import r_squared
+from guss.models.factory import ModelSettings, fit_all, make_model
+from guss.models.training import Data, FitSettings
 from guss.runs.provenance import provenance
 from guss.task import Task
 from guss.types import Model, Observations

@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 from car_models import STEPS, collect
 
-from guss.agent.traces import Trace
+from guss.collect.datasets import Trace
 from guss.envs import ENVS, EnvSpec
 from guss.envs.car import car_task, full_task
-from guss.models.fitting import FitSettings
-from guss.models.learned import ModelSettings
+from guss.models.factory import ModelSettings
+from guss.models.training import FitSettings
 from guss.runs.config import RunConfig
-from guss.runs.learning import PlanningLoop
+from guss.runs.planning_loop import PlanningLoop
 from guss.runs.provenance import provenance
-from guss.runs.records import digest_of, unsafe_steps
+from guss.runs.store import digest_of, unsafe_steps
 
 EPISODES = 5  # of random data
 

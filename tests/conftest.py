@@ -19,7 +19,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 install_import_hook("guss", "typecheck.check")
 
-from guss.programs import release_programs  # noqa: E402
+from guss.compilation import release_programs  # noqa: E402
 
 # Most of the tests' time is compiling, and many compile the same: programs are kept until the session ends, also for
 # the commands that tests run. Every worker has a folder of its own, because jax writes these files in place.
@@ -71,7 +71,7 @@ def guss_command(tmp_path):
 @pytest.fixture
 def guss_here(tmp_path, monkeypatch, capfd):
     """The same in this process, for what does not need one of its own: nothing has to be imported or traced again."""
-    from guss.cli import main
+    from guss.cli.main import main
 
     def run(*words, check=None):
         monkeypatch.chdir(tmp_path)

@@ -20,30 +20,29 @@ from mutations import array, broken, changed, misspelled, toml, weird
 from reports.stored import store
 
 from guss import Agent, checkpoint
-from guss.agent import storing
-from guss.agent.settings import AgentSettings, settings_from
-from guss.agent.systems import Checked, costs_in_order
-from guss.agent.tables import write_columns
-from guss.agent.traces import Trace, read_traces, write_trace
-from guss.baselines import BASELINES, make_baseline
-from guss.cli import parse
-from guss.commands.common import find_task, parse_settings
-from guss.commands.fit import Fit
-from guss.commands.plan import Plan
-from guss.commands.run import Run
-from guss.envs.finding import find_env
+from guss.cli.fit import Fit
+from guss.cli.main import parse
+from guss.cli.options import find_task, parse_settings
+from guss.cli.plan import Plan
+from guss.cli.run import Run
+from guss.collect.datasets import Trace, read_traces, write_trace
+from guss.collect.inputs import Checked, costs_in_order
+from guss.collect.tables import write_columns
+from guss.envs.lookup import find_env
 from guss.errors import GussError
-from guss.loading import load_preset, shipped
-from guss.models.learned import make_model
+from guss.methods import BASELINES, make_baseline
+from guss.methods.settings import AgentSettings, settings_from
+from guss.models.factory import make_model
 from guss.planners import PLANNERS, make_planner
+from guss.plugins import load_preset, shipped
 from guss.reports.report import everything, make_report, read_all_maps, to_markdown
 from guss.runs.config import RunConfig, config_from, spec_of_run
-from guss.runs.deploying import _history, learned_state
-from guss.runs.evaluating import Evaluation  # noqa: F401  (imports what `guss eval` does)
+from guss.runs.evaluation import Evaluation  # noqa: F401  (imports what `guss eval` does)
+from guss.runs.final_model import _history, learned_state
+from guss.runs.fit import log_of_files, task_of
 from guss.runs.integrity import kept_records
-from guss.runs.modelling import log_of_files, task_of
-from guss.runs.records import run_folder, write_packed
-from guss.runs.running import make_loop, newest_checkpoint, read_config, run_one
+from guss.runs.store import run_folder, write_packed
+from guss.runs.trainer import make_loop, newest_checkpoint, read_config, run_one
 from guss.validation import check_seed
 
 ROOT = Path(__file__).resolve().parents[1]

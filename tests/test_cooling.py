@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from guss.loading import load_module
+from guss.plugins import load_module
 
 ROOT = Path(__file__).resolve().parents[1]
 STORED = ROOT / "results" / "cooling"

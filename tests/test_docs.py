@@ -36,7 +36,7 @@ def test_python_blocks_run(code):
 
 @pytest.mark.parametrize("words", list(commands()))
 def test_commands_exist_and_the_short_ones_run(words, guss_command, tmp_path):
-    from guss.cli import parse
+    from guss.cli.main import parse
 
     parse(words)
     if words[0] in ("list", "plan"):
@@ -103,8 +103,8 @@ def test_the_project_speaks_of_itself_alone():
 
 
 def test_the_learning_tables_show_the_stored_runs():
-    from guss.reports.run import summarise_run
-    from guss.runs.records import read_lines
+    from guss.reports.run_summary import summarise_run
+    from guss.runs.store import read_lines
 
     cell = r"(–|[−\d.]+ ± [\d.]+) \[[^]]*\]"
     text = (ROOT / "docs" / "learning.md").read_text()
@@ -127,7 +127,7 @@ def test_the_learning_tables_show_the_stored_runs():
 
 
 def is_baseline(home):
-    from guss.baselines import BASELINES
+    from guss.methods import BASELINES
 
     return json.loads((home / "config.json").read_text())["config"]["method"] in BASELINES.names()
 
@@ -139,7 +139,7 @@ def cells_of(summary):
 
 def test_the_car_page_shows_the_stored_runs():
     """Every stored run of the car with its seeds and episodes, and no other."""
-    from guss.reports.run import summarise_run
+    from guss.reports.run_summary import summarise_run
 
     cell = r"(–|[−\d.]+ ± [\d.]+)(?: \[[^]]*\])?"
     text = (ROOT / "docs" / "car.md").read_text()
@@ -207,7 +207,7 @@ def test_the_page_of_claims_shows_the_figures_of_the_report(report):
 
 def test_the_page_on_own_environments_shows_what_learning_everything_costs():
     """At most a tenth of the way from known functions to random actions, as the page says."""
-    from guss.reports.run import summarise_run
+    from guss.reports.run_summary import summarise_run
 
     (learned,) = (ROOT / "results" / "own").glob("safe-pendulum-guss-*/")
     config = json.loads((learned / "config.json").read_text())
@@ -227,7 +227,7 @@ def test_the_page_on_own_environments_shows_what_learning_everything_costs():
 
 def test_the_page_of_baselines_shows_the_stored_runs():
     """Every stored run of a baseline with its seeds and episodes; model-free ones have 200 k steps or more."""
-    from guss.reports.run import summarise_run
+    from guss.reports.run_summary import summarise_run
 
     cell = r"(–|[−\d.]+ ± [\d.]+) \[[^]]*\]"
     row = rf"^\| ([a-z-]+) \| ([a-z-]+) \| (\d+) \| (\d+) \| {cell} \| {cell} \| {cell} \| {cell} \|$"
@@ -245,7 +245,7 @@ def test_the_page_of_baselines_shows_the_stored_runs():
 
 
 def test_the_readme_says_how_many_steps_policies_take():
-    from guss.reports.run import summarise_run
+    from guss.reports.run_summary import summarise_run
 
     def pace(method):
         (home,) = (ROOT / "results" / "runs").glob(f"safe-pendulum-{method}-????????/")

@@ -15,18 +15,15 @@ SOURCE = ROOT / "src" / "guss"
 LAYERS = [
     {"errors"},
     {"usercode", "spaces", "limits", "validation", "progress", "files"},
-    {"types", "registry", "loading", "checkpoint", "programs"},
+    {"types", "registry", "plugins", "checkpoint", "compilation"},
     {"constraint"},
     {"task"},
     {"risk", "envs", "models"},
     {"planners"},
-    {"agent"},
-    {"baselines"},
+    {"collect", "methods", "explanation", "agent_file", "agent"},
     {"runs"},
-    {"metrics"},
     {"bench"},
-    {"reports", "controller", "display"},
-    {"commands"},
+    {"reports", "controller"},
     {"cli"},
     {"__main__"},
 ]
@@ -34,7 +31,7 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 
 # One convenience reads a run from above, when it is called: `Agent.from_run`.
-UPWARD = {("agent/agent.py", "runs")}
+UPWARD = {("agent.py", "runs")}
 
 
 def part_of(path):

@@ -10,7 +10,7 @@ from guss.errors import GussError
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.planners.engine import plan
-from guss.runs.timing import CompileClock
+from guss.runs.compile_clock import CompileClock
 from guss.task import Grid
 
 ACTION = ACTIONS["continuous"]

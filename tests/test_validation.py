@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from guss import Agent
-from guss.agent.settings import AgentSettings, settings_from, settings_from_json
 from guss.errors import GussError
-from guss.loading import load_preset
+from guss.methods.settings import AgentSettings, settings_from, settings_from_json
+from guss.plugins import load_preset
 from guss.runs.config import RunConfig, config_from, seeds_from
-from guss.runs.running import make_loop
+from guss.runs.trainer import make_loop
 from guss.validation import build, convert
 
 
@@ -181,8 +181,8 @@ import numpy as np
 from guss import Agent
 from guss.envs import make_task
 from guss.errors import GussError
-from guss.models.fitting import FitSettings
-from guss.models.learned import ModelSettings
+from guss.models.training import FitSettings
+from guss.models.factory import ModelSettings
 from guss.planners import make_planner
 from guss.planners.engine import plan_within
 

@@ -20,8 +20,8 @@ from nets import PENALTY, Net, running_cost, to_torch
 from with_torch_fit import KINDS, Nets, arrange
 
 from guss.bench.cases import PLANS, Case, model_of, task_of
-from guss.models.fitting import nll_of
 from guss.models.scaling import Scaling
+from guss.models.training import nll_of
 
 LIMIT = 1e-5
 ROWS = 500

@@ -1,4 +1,4 @@
-"""PyTorch training the nets that guss.models.fitting trains: Adam on random batches, the same likelihood.
+"""PyTorch training the nets that guss.models.training trains: Adam on random batches, the same likelihood.
 
 python benchmarks/peers/with_torch_fit.py dmdn|dmdn-small|darmdn BATCH STEPS ROWS [plain] [compiled]
 

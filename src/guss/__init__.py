@@ -90,8 +90,8 @@ _PUBLIC = {
     "register_planner": "guss.planners",
     "plan": "guss.planners.engine",
     "plan_within": "guss.planners.engine",
-    "Agent": "guss.agent.agent",
-    "run_episodes": "guss.agent.episodes",
+    "Agent": "guss.agent",
+    "run_episodes": "guss.collect.compiled",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]

@@ -6,6 +6,6 @@ import sys
 if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()]:  # python -m puts it first, where it shadows other modules
     sys.path.append(sys.path.pop(0))
 
-from guss.cli import main
+from guss.cli.main import main
 
 main()

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from guss.bench import ours
 from guss.bench.cases import FITS, PLANS, Fit
-from guss.bench.measuring import label, measure_all
+from guss.bench.clock import LIMIT, Row, Worker, compare
 from guss.bench.scaling import AXES, exponent, measure_here
-from guss.bench.timing import LIMIT, Row, Worker, compare
+from guss.bench.suite import label, measure_all
 from guss.errors import GussError
 from guss.reports.bench import draw_scaling, growth, markdown
 

@@ -8,10 +8,10 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import guss  # noqa: F401  registers them
-from guss.agent.agent import Agent
-from guss.agent.systems import HostSystem, resolve
+from guss.agent import Agent
+from guss.collect.inputs import HostSystem, resolve
 from guss.envs import ENVS
-from guss.envs.adapting import Adapted, check_spaces
+from guss.envs.adapters import Adapted, check_spaces
 from guss.envs.toy import SafeToyEnv, toy_task
 from guss.errors import GussError
 

@@ -7,17 +7,17 @@ import gymnasium
 import numpy as np
 import pytest
 
-from guss.agent.agent import Agent
-from guss.agent.fleets import VectorFleet, make_fleet
+from guss.agent import Agent
+from guss.collect.host_envs import VectorFleet, make_fleet
 from guss.envs import EnvSpec
-from guss.envs.finding import find_env
+from guss.envs.lookup import find_env
 from guss.envs.pendulum import pendulum_task
-from guss.envs.workers import Failure, Worker
+from guss.envs.thread_worker import Failure, Worker
 from guss.errors import GussError, GussWarning
-from guss.loading import functions_in, load_module, load_object
+from guss.plugins import functions_in, load_module, load_object
 from guss.runs.config import RunConfig
-from guss.runs.running import resume_run, run_one
 from guss.runs.sources import source_digests
+from guss.runs.trainer import resume_run, run_one
 
 BASE = """
 import sys, time
@@ -131,7 +131,7 @@ def test_a_mistake_is_one_line_on_the_command_line(write, guss_here):
 
 
 def test_environments_that_cannot_be_closed_are_warned_of(write, monkeypatch):
-    monkeypatch.setattr("guss.envs.workers.CLOSE_PATIENCE", 0.2)
+    monkeypatch.setattr("guss.envs.thread_worker.CLOSE_PATIENCE", 0.2)
     for ends, told in (("fail", "RuntimeError: no power$"), ("lambda: time.sleep(99)", "it took longer than 0.2 s")):
         with pytest.warns(GussWarning, match=f"close.. of the environment failed.*: {told}"):
             find_env(write(f"lambda: env(calm=99, ends={ends})", f"{'fail' * (ends == 'fail')}ends.py"))

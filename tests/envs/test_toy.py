@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guss.envs import make_task
-from guss.envs.drawing import paint
+from guss.envs.shapes import paint
 from guss.envs.toy import PAPER_LAYOUT, SafeToyEnv, ToyLayout, sketch_world, toy_task
 from guss.errors import GussError
 from guss.runs.toy import safe_cells

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import guss
-from guss.agent.fleets import told_costs
+from guss.collect.host_envs import told_costs
 from guss.envs.pendulum import SafePendulumEnv, pendulum_task
 from guss.envs.wrappers import ActionDelay, ActionRateLimit, FiveValues, ObservationHistory, RedButton
 from guss.errors import GussError

@@ -15,8 +15,8 @@ from guss.constraint import Constraint
 from guss.envs.car import car_task
 from guss.errors import GussError
 from guss.models.egocentric import Egocentric, moved
-from guss.models.fitting import Data, FitSettings
-from guss.models.learned import ModelSettings, fit_all, make_model
+from guss.models.factory import ModelSettings, fit_all, make_model
+from guss.models.training import Data, FitSettings
 from guss.planners import make_planner
 from guss.planners.engine import Particles, roll_out
 from guss.task import Grid, Surroundings, Task

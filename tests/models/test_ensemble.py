@@ -7,8 +7,8 @@ from test_fitting import filled, transitions
 
 from guss.errors import GussError
 from guss.models.ensemble import disagreement, fit_ensemble, make_ensemble
-from guss.models.fitting import FitSettings
 from guss.models.mdn import make_net
+from guss.models.training import FitSettings
 from guss.planners import make_planner
 from guss.planners.engine import Particles, plan, roll_out
 

@@ -7,9 +7,9 @@ import pytest
 from test_egocentric import data_of, drive, scooter
 
 from guss.models import MODELS
-from guss.models.fitting import FitSettings
-from guss.models.judging import horizon_r2
-from guss.models.learned import ModelSettings, fit_all, make_model
+from guss.models.evaluation import horizon_r2
+from guss.models.factory import ModelSettings, fit_all, make_model
+from guss.models.training import FitSettings
 from guss.planners import make_planner
 from guss.planners.engine import plan
 

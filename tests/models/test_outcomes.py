@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 from guss.constraint import Constraint
 from guss.errors import GussError
 from guss.models.calibration import _calibrated
-from guss.models.fitting import Data, FitSettings
-from guss.models.learned import ModelSettings, fit_all, make_model
+from guss.models.factory import ModelSettings, fit_all, make_model
 from guss.models.outcomes import Behaviour, Informed, num_told, wanted_columns
+from guss.models.training import Data, FitSettings
 from guss.planners import make_planner
 from guss.planners.engine import Particles, judge, plan, roll_out
 from guss.task import Grid, Task

@@ -11,10 +11,10 @@ from test_types import within
 
 from guss.constraint import Constraint, with_params
 from guss.errors import GussError
-from guss.loading import load_module
 from guss.models.oracle import Oracle
 from guss.planners import PLANNERS, make_planner
 from guss.planners.engine import Monitor, begin, plan, plan_one
+from guss.plugins import load_module
 from guss.types import ContinuousActions, Scores
 
 if "GUSS_TEST_PLUGIN" in os.environ:  # a planner of your own, held to the same contract

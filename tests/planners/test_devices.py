@@ -8,7 +8,7 @@ SCRIPT = """
 import jax, jax.numpy as jnp, numpy as np
 import guss
 from guss.envs import make_task
-from guss.models.learned import ModelSettings, make_model
+from guss.models.factory import ModelSettings, make_model
 from guss.models.oracle import Oracle
 from guss.planners.engine import Particles, evaluate, plan
 

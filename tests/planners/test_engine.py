@@ -9,7 +9,7 @@ from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.planners.engine import Monitor, Particles, plan, plan_within, roll_out, score
 from guss.planners.rs import RandomShooting
-from guss.runs.timing import CompileClock
+from guss.runs.compile_clock import CompileClock
 from guss.types import Model
 
 TASK = make_task(ACTIONS["continuous"])

@@ -9,7 +9,7 @@ from test_contract import smallest
 from test_types import within
 
 from guss.envs import ENVS, make_task
-from guss.models.learned import ModelSettings, make_model
+from guss.models.factory import ModelSettings, make_model
 from guss.models.oracle import Oracle
 from guss.planners import PLANNERS, make_planner, settings_of
 from guss.planners.engine import plan

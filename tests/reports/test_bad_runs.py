@@ -8,9 +8,9 @@ from stored import store
 from test_report import RISING, payload_in
 
 from guss.errors import GussError
-from guss.reports.gathering import gather
+from guss.reports.inventory import gather
 from guss.reports.report import write_report
-from guss.runs.lines import read_episodes, read_timings
+from guss.runs.rows import read_episodes, read_timings
 
 LONG = 10**400
 LINES = {

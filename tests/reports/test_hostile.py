@@ -11,9 +11,9 @@ from stored import store
 from test_identity import add_facts
 from test_report import MAPS, RISING, payload_in
 
-from guss.commands.table_display import print_report
+from guss.cli.table_display import print_report
 from guss.reports.report import write_report
-from guss.runs.records import write_packed
+from guss.runs.store import write_packed
 
 SCRIPT = '</script><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 ENVS = [

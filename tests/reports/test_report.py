@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 from stored import store
 
-from guss.commands.table_display import print_report
+from guss.cli.table_display import print_report
 from guss.reports.page import build_page
-from guss.reports.payload import make_payload
+from guss.reports.page_data import make_payload
 from guss.reports.report import differences, draw_all, make_report, to_markdown, write_report
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"

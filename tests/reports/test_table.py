@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from stored import store
 
-from guss import metrics
 from guss.errors import GussError
+from guss.reports import metrics
 from guss.reports.curves import curve_of, far_apart, thinned
-from guss.reports.gathering import gather, read_record
-from guss.reports.measuring import compare, per_seed, planning, pooled
+from guss.reports.inventory import gather, read_record
 from guss.reports.paper import paper_figures, paper_methods
+from guss.reports.run_metrics import compare, per_seed, planning, pooled
 from guss.reports.table import against_table, cost_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
 
 RISING = ((-6.0, -3.0, -1.0, -2.0), (-6.0, -2.0, -2.0, -2.0), (-5.0, -2.6, -2.6, -2.4))

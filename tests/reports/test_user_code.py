@@ -10,13 +10,13 @@ import pytest
 from test_report import payload_in
 
 from guss.envs import ENVS
-from guss.envs.finding import find_env
+from guss.envs.lookup import find_env
 from guss.errors import GussError
-from guss.loading import load_module
-from guss.models.fitting import FitSettings
-from guss.models.learned import ModelSettings
+from guss.models.factory import ModelSettings
+from guss.models.training import FitSettings
+from guss.plugins import load_module
 from guss.runs.config import RunConfig
-from guss.runs.running import run_one
+from guss.runs.trainer import run_one
 from guss.usercode import no_user_code
 
 ENV = """
@@ -50,7 +50,7 @@ theirs = theirs:SPEC
 theirs = theirs:Planner
 [guss.models]
 theirs = theirs:make
-[guss.baselines]
+[guss.methods]
 theirs = theirs:Baseline
 """
 WATCHED = """
@@ -63,7 +63,7 @@ def watch(event, args):
     elif event == "exec":
         seen.append(f"exec {args[0].co_filename}")
 sys.addaudithook(watch)
-from guss.cli import main
+from guss.cli.main import main
 for words in json.loads(sys.argv[1]):
     sys.argv = ["guss", *words]
     try:

@@ -9,17 +9,17 @@ from PIL import Image
 import guss
 from guss.envs import ENVS, EnvSpec
 from guss.envs.car import VIEW, car_task, full_task
-from guss.loading import find_preset, load_preset
-from guss.models.fitting import FitSettings
-from guss.models.learned import ModelSettings
-from guss.reports.replay import write_replay
-from guss.reports.run import summarise_run, write_figures
+from guss.models.factory import ModelSettings
+from guss.models.training import FitSettings
+from guss.plugins import find_preset, load_preset
+from guss.reports.replay_figure import write_replay
+from guss.reports.run_summary import summarise_run, write_figures
 from guss.runs.config import RunConfig
-from guss.runs.evaluating import evaluate
-from guss.runs.learning import PlanningLoop
-from guss.runs.records import read_lines, trace_path
-from guss.runs.replaying import Replay
-from guss.runs.running import run_one
+from guss.runs.evaluation import evaluate
+from guss.runs.planning_loop import PlanningLoop
+from guss.runs.replay import Replay
+from guss.runs.store import read_lines, trace_path
+from guss.runs.trainer import run_one
 
 LENGTH = 30
 SHORT = {"guss/SafeCarGoal-v0": car_task, "guss/SafeCarGoalFull-v0": full_task}
@@ -101,7 +101,7 @@ def test_plans_in_copies_of_the_simulator():
 @pytest.mark.parametrize("name", ["safe-car-goal", "safe-car-goal-learned", "safe-car-goal-paper"])
 @pytest.mark.parametrize("method", ["guss", "rs", "cem", "rcem"])
 def test_the_presets_have_the_papers_planners(name, method):
-    from guss.agent.settings import settings_from
+    from guss.methods.settings import settings_from
 
     settings = settings_from(RunConfig, load_preset(name), method, env="safe-car-goal", seeds=(0,))
     assert settings.horizon == 30

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from test_learning import ORIGIN, config
 
-from guss.agent.agent import Agent
-from guss.agent.settings import AgentSettings
+from guss.agent import Agent
 from guss.envs import ENVS
-from guss.envs.finding import spec_of
+from guss.envs.lookup import spec_of
 from guss.errors import GussError
+from guss.methods.settings import AgentSettings
 from guss.reports.curves import draw_learning
-from guss.reports.gathering import read_record
+from guss.reports.inventory import read_record
 from guss.runs.config import RunConfig
-from guss.runs.deploying import agent_of_run
-from guss.runs.lines import num_random, read_episodes
-from guss.runs.modelling import fit_log, log_of_run
-from guss.runs.replaying import Replay
-from guss.runs.running import checkpoint_after, resume_run, run_one
+from guss.runs.final_model import agent_of_run
+from guss.runs.fit import fit_log, log_of_run
+from guss.runs.replay import Replay
+from guss.runs.rows import num_random, read_episodes
+from guss.runs.trainer import checkpoint_after, resume_run, run_one
 from guss.types import Transition
 
 LENGTH = 30

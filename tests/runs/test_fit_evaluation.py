@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from test_learning import ORIGIN
 
-from guss.agent.agent import Agent
-from guss.agent.traces import read_trace
+from guss.agent import Agent
+from guss.collect.datasets import read_trace
 from guss.envs import ENVS, EnvSpec
-from guss.envs.adapting import Adapted, describe
+from guss.envs.adapters import Adapted, describe
 from guss.errors import GussWarning
-from guss.loading import load_object
-from guss.models.fitting import FitSettings
-from guss.models.learned import ModelSettings
+from guss.models.factory import ModelSettings
+from guss.models.training import FitSettings
+from guss.plugins import load_object
 from guss.runs.config import RunConfig
-from guss.runs.records import read_lines
-from guss.runs.running import run_one
+from guss.runs.store import read_lines
+from guss.runs.trainer import run_one
 
 FAST = ("--fit", "max_steps=60", "--net", "hidden=[8]", "--horizon", "2")
 

@@ -11,10 +11,10 @@ from test_learning import ORIGIN, config
 
 from guss import checkpoint
 from guss.errors import GussError, GussWarning
-from guss.runs.evaluating import evaluate
-from guss.runs.records import read_lines, trace_path
-from guss.runs.replaying import Replay
-from guss.runs.running import newest_checkpoint, resume_run, run_one
+from guss.runs.evaluation import evaluate
+from guss.runs.replay import Replay
+from guss.runs.store import read_lines, trace_path
+from guss.runs.trainer import newest_checkpoint, resume_run, run_one
 
 EPISODES = 4
 PLANT = """

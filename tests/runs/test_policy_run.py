@@ -9,18 +9,18 @@ import pytest
 from test_learning import ORIGIN, add, short_pendulum
 from test_resume import Stop, assert_same_run, stop_after
 
-from guss.agent.traces import read_trace
+from guss.collect.datasets import read_trace
 from guss.errors import GussError
-from guss.models.fitting import FitSettings
-from guss.models.learned import ModelSettings
+from guss.models.factory import ModelSettings
+from guss.models.training import FitSettings
 from guss.reports.curves import draw_learning, thinned
-from guss.reports.gathering import read_record
-from guss.reports.run import summarise_run
+from guss.reports.inventory import read_record
+from guss.reports.run_summary import summarise_run
 from guss.runs.config import RunConfig
-from guss.runs.evaluating import evaluate
-from guss.runs.records import read_lines, trace_path
-from guss.runs.replaying import Replay
-from guss.runs.running import read_config, resume_run, run_one
+from guss.runs.evaluation import evaluate
+from guss.runs.replay import Replay
+from guss.runs.store import read_lines, trace_path
+from guss.runs.trainer import read_config, resume_run, run_one
 
 TINY = {"hidden": [8], "batch": 20}
 

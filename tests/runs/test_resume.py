@@ -16,10 +16,10 @@ import pytest
 from test_learning import ORIGIN, config
 
 from guss.errors import GussError
-from guss.runs.evaluating import evaluate
-from guss.runs.locking import locked
-from guss.runs.records import read_lines
-from guss.runs.running import final_models, newest_checkpoint, resume_run, run_one
+from guss.runs.evaluation import evaluate
+from guss.runs.lock import locked
+from guss.runs.store import read_lines
+from guss.runs.trainer import final_models, newest_checkpoint, resume_run, run_one
 
 EPISODES = 4
 

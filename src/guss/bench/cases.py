@@ -11,7 +11,7 @@ import numpy as np
 
 from guss.constraint import Constraint
 from guss.envs import make_task
-from guss.models.learned import ModelSettings, make_model
+from guss.models.factory import ModelSettings, make_model
 from guss.planners import make_planner
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations, Rollout

@@ -18,8 +18,8 @@ from jaxtyping import Array, PRNGKeyArray
 
 from guss.bench.cases import FITS, PLANS, model_of, planner_of, start_of, task_of, transitions_of
 from guss.bench.worker import serve
-from guss.models.fitting import Data, FitSettings, fit
 from guss.models.mdn import MixtureNet
+from guss.models.training import Data, FitSettings, fit
 from guss.planners.engine import Particles, evaluate, plan_one
 from guss.types import Model, Scores
 

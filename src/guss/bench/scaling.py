@@ -35,7 +35,7 @@ def measure_here(axis: str, value: int) -> dict[str, Any]:
     import jax.numpy as jnp
 
     from guss.envs import make_task
-    from guss.models.learned import ModelSettings, make_model
+    from guss.models.factory import ModelSettings, make_model
     from guss.planners import make_planner
     from guss.planners.engine import plan_one
     from guss.task import Grid

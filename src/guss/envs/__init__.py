@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from guss.envs.drawing import Shape, paint
+from guss.envs.shapes import Shape, paint
 from guss.errors import GussError
 from guss.registry import Registry
 
@@ -49,7 +49,7 @@ class View:
     behaviour_scale: float = 1.0
     """From the descriptor's unit to the one that the names say."""
     sketch: Callable[[np.ndarray], list[Shape]] | None = None
-    """An observation as shapes (`guss.envs.drawing`), unsafe zones drawn; None: there is nothing to see."""
+    """An observation as shapes (`guss.envs.shapes`), unsafe zones drawn; None: there is nothing to see."""
     world: tuple[float, float] = (-1.0, 1.0)
     """The shapes lie in the square [low, high]²."""
     map: StateMap | None = None

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec, StateMap, View
-from guss.envs.drawing import INK, UNSAFE, Shape
+from guss.envs.shapes import INK, UNSAFE, Shape
 from guss.errors import GussError, UnknownNameError
 from guss.task import Grid, Task
 from guss.types import DiscreteActions, Observations, Rollout

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec, StateMap, View
-from guss.envs.car_drawing import SIGHT, UNSAFE_RADIUS, nearest_and_speed, sketch_from_car
+from guss.envs.car_render import SIGHT, UNSAFE_RADIUS, nearest_and_speed, sketch_from_car
 from guss.envs.car_world import (
     BINS,
     FULL_SIZE,

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from guss.envs.car_drawing import CarPicture
+from guss.envs.car_render import CarPicture
 from guss.envs.car_world import (
     GOAL_RADIUS,
     LIDAR,

@@ -16,9 +16,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec, StateMap, View
-from guss.envs.drawing import Shape, paint
+from guss.envs.shapes import Shape, paint
 from guss.errors import GussError, UnknownNameError
-from guss.loading import read_toml
+from guss.plugins import read_toml
 from guss.task import Grid, Task
 from guss.types import DiscreteActions, Observations, Rollout
 from guss.validation import build, check_fields

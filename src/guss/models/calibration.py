@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from guss.models.fitting import Data, FitSettings, batched_like, split_rows
-from guss.models.judging import r_squared
+from guss.models.evaluation import r_squared
 from guss.models.outcomes import OutcomeNets, OutcomeReport, blur, event_weight
+from guss.models.training import Data, FitSettings, batched_like, split_rows
 
 CALIBRATION_STEPS = 12
 

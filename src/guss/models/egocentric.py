@@ -18,10 +18,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from guss.errors import GussError
 from guss.models import register_model
 from guss.models.ensemble import Ensemble
-from guss.models.fitting import Data
-from guss.models.judging import FitReport, r_squared
+from guss.models.evaluation import FitReport, r_squared
 from guss.models.mdn import MixtureNet, net_of_size
 from guss.models.scaling import Scaling
+from guss.models.training import Data
 from guss.task import Surroundings, Task
 from guss.types import Model
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, Shaped
 
 from guss.errors import GussError, UnknownNameError
-from guss.models.fitting import Data, FitSettings, Pace, fit
-from guss.models.judging import FitReport
+from guss.models.evaluation import FitReport
 from guss.models.mdn import MixtureNet
+from guss.models.training import Data, FitSettings, Pace, fit
 from guss.types import Model
 
 PROPAGATION = ("member", "resampled")

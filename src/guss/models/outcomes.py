@@ -18,10 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from guss.models.fitting import Data, FitSettings, Pace, in_order, split_rows, train
 from guss.models.mdn import ACTIVATIONS, Activation, Layer, encoded, softplus
 from guss.models.scaling import Scaling
 from guss.models.support import Support
+from guss.models.training import Data, FitSettings, Pace, in_order, split_rows, train
 from guss.task import Task
 from guss.types import Actions, Judged, Model, Rollout
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from guss.bench.clock import LIMIT, in_words
 from guss.bench.environments import in_words as told
 from guss.bench.scaling import AXES, exponent, last_exponent
-from guss.bench.timing import LIMIT, in_words
 from guss.reports.style import new_figure, save_figure
 
 NAMES = {

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from guss import metrics
-from guss.reports.escaping import plot_text
-from guss.reports.gathering import Record
-from guss.reports.measuring import THRESHOLDS
+from guss.reports import metrics
+from guss.reports.escapes import plot_text
+from guss.reports.inventory import Record
+from guss.reports.run_metrics import THRESHOLDS
 from guss.reports.style import legend_columns, new_figure
-from guss.runs.lines import num_random
+from guss.runs.rows import num_random
 
 MOST_POINTS = 128
 RANDOM_LINE = "#c0392b"

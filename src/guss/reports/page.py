@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from guss.errors import GussError
-from guss.reports.escaping import one_line
+from guss.reports.escapes import one_line
 
 SCRIPTS = ("dom", "table", "axes", "chart", "curves", "panels", "player", "page")
 """One script is made of these, each using what the ones before it define."""

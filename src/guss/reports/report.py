@@ -16,22 +16,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from guss import metrics
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
 from guss.files import check_folder, writing
-from guss.reports import figures, table
+from guss.reports import figures, metrics, table
 from guss.reports.curves import draw_learning
-from guss.reports.escaping import file_stem, markdown, markdown_code, markdown_title, one_line
-from guss.reports.gathering import Gathered, Record, gather
-from guss.reports.identity import flat
-from guss.reports.measuring import THRESHOLDS, compare
+from guss.reports.escapes import file_stem, markdown, markdown_code, markdown_title, one_line
+from guss.reports.inventory import Gathered, Record, gather
+from guss.reports.labels import flat
 from guss.reports.page import build_page
-from guss.reports.payload import HERO, Drawn, make_payload, stem_of
+from guss.reports.page_data import HERO, Drawn, make_payload, stem_of
+from guss.reports.run_metrics import THRESHOLDS, compare
 from guss.reports.style import save_figure
 from guss.reports.table import Row, against_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
-from guss.runs import maps
-from guss.runs.records import write_json
+from guss.runs import state_maps
+from guss.runs.store import write_json
 from guss.usercode import no_user_code
 
 
@@ -293,12 +292,14 @@ def read_all_maps(gathered: Gathered, env: str, notes: list[str]) -> figures.Map
     found, lacking, records = list[tuple[Record, dict[str, Any]]](), list[str](), gathered.of_env(env)
     plane = None
     try:
-        plane = maps.shared_plane([record.home for record in records if not (record.home / maps.NAME).exists()])
+        plane = state_maps.shared_plane(
+            [record.home for record in records if not (record.home / state_maps.NAME).exists()]
+        )
     except GussError:  # noted below, with the run that it is of
         plane = None
     for record in records:
         try:
-            mine = maps.read_maps(record.home, plane)
+            mine = state_maps.read_maps(record.home, plane)
         except GussError as error:
             notes.append(f"{record.who}: no map of its states: {gathered.brief(error)}.")
             continue

@@ -16,8 +16,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from guss.files import writing
-from guss.reports.escaping import LONGEST, one_line, plot_text
-from guss.runs.records import short_name
+from guss.reports.escapes import LONGEST, one_line, plot_text
+from guss.runs.store import short_name
 
 # Okabe and Ito's palette, readable by the colour-blind.
 _STYLES: dict[str, tuple[str, str, str]] = {

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from guss import metrics
 from guss.envs.toy import ToyLayout
-from guss.reports.escaping import plot_text
+from guss.reports import metrics
+from guss.reports.escapes import plot_text
 from guss.reports.style import new_figure, save_figure, style_of
-from guss.runs.records import write_json
+from guss.runs.store import write_json
 from guss.runs.toy import load_toy, safe_cells
 
 MEASURES = ("safe_plan_share", "coverage", "coverage_of_step")

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, checked_preset, settings_from
-from guss.agent.traces import Trace
-from guss.baselines import BASELINES
-from guss.baselines.base import Baseline
+from guss.collect.datasets import Trace
 from guss.envs import EnvSpec
-from guss.envs.finding import find_env
+from guss.envs.lookup import find_env
 from guss.errors import GussError, UnknownNameError
 from guss.limits import MAX_SEEDS
+from guss.methods import BASELINES
+from guss.methods.base import Baseline
+from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, checked_preset, settings_from
 from guss.planners import PLANNERS, checked_settings
-from guss.runs.records import digest_of
+from guss.runs.store import digest_of
 from guss.validation import check_seconds, check_seed, convert, received
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from guss.agent.traces import read_trace
+from guss.collect.datasets import read_trace
 from guss.errors import GussError
-from guss.runs.loops import Loop
-from guss.runs.records import trace_path
+from guss.runs.loop import Loop
+from guss.runs.store import trace_path
 
 RECORDS = ("episodes.jsonl", "timings.jsonl")
 Place = tuple[int, ...]

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import gymnasium
 
-from guss.baselines import BASELINES
 from guss.errors import GussWarning
-from guss.loading import load_module
+from guss.methods import BASELINES
 from guss.models import MODELS
 from guss.planners import PLANNERS
+from guss.plugins import load_module
 from guss.runs.config import RunConfig, spec_of_run
-from guss.runs.facts import read_stored
+from guss.runs.description import read_stored
 
 OURS = ("guss", "gymnasium")
 """Their versions are part of a run's provenance."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 
-from guss.baselines import BASELINES
 from guss.envs import make_task
 from guss.errors import GussError, UnknownNameError
-from guss.loading import load_preset
+from guss.methods import BASELINES
+from guss.plugins import load_preset
 from guss.runs.config import RunConfig, check_method, config_from, seeds_from
 
 ENVIRONMENTS = ("safe-pendulum", "safe-acrobot", "safe-car-goal")

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from guss.agent.episodes import run_episodes
 from guss.checkpoint import write_atomically
+from guss.collect.compiled import run_episodes
 from guss.envs.toy import CELLS, PAPER_LAYOUT, ToyLayout, toy_task
 from guss.errors import GussError
 from guss.files import check_folder, writing
@@ -31,8 +31,8 @@ from guss.limits import MAX_DATA, read_npz, reading
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.planners.engine import Monitor
-from guss.runs.records import write_json
-from guss.runs.timing import CompileClock
+from guss.runs.compile_clock import CompileClock
+from guss.runs.store import write_json
 from guss.types import Planner, Rollout, Scores
 from guss.validation import check_fields
 

@@ -1,0 +1,79 @@
+"""`guss check-env`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from guss.cli.options import Plugins, load_plugins, use_compilation_cache
+from guss.errors import GussError
+
+if TYPE_CHECKING:
+    from guss.collect.env_check import Finding
+
+TITLES = {"fact": "What it is", "learned": "What will be learned", "risk": "What is risky", "problem": "What is wrong"}
+
+
+@dataclass
+class CheckEnv:
+    """Try an environment out before anything is learned of it, and say in words what was found."""
+
+    env: Annotated[Positional[str], arg(metavar="NAME")]
+    """One of `guss list`, a Gymnasium id, or your own as module:function or file.py:function."""
+    steps: int = 1000
+    """Random transitions to look at."""
+    seed: int = 0
+    """Of the environment and of the random actions."""
+    episode_length: Annotated[int | None, arg(metavar="T", help_behavior_hint="(default: as it says)")] = None
+    """Steps of an episode, where it has no time limit."""
+    without_cost: bool = False
+    """It tells no cost: nothing is unsafe."""
+    step_timeout: float = 60.0
+    """Seconds that a step may take."""
+    env_process: bool = False
+    """Try it in its own process, which is killed where a step hangs."""
+    json: bool = False
+    """Print the findings as JSON."""
+    plugin: Plugins = ()
+
+    def run(self) -> None:
+        """Check and tell; problems make the command fail."""
+        load_plugins(self.plugin)
+        use_compilation_cache()
+        if self.steps < 1:
+            raise GussError(f"look at least at 1 transition, got --steps {self.steps}")
+        from guss.collect.env_check import check_env
+        from guss.envs.lookup import as_maker, find_env
+        from guss.validation import check_seconds, check_seed, convert
+
+        check_seed(self.seed, "--seed")
+        check_seconds(self.step_timeout, "--step-timeout")
+        convert(self.steps, int, "--steps")
+        how: Any = {"without_cost": self.without_cost, "process": self.env_process}
+        spec = find_env(self.env, episode_length=self.episode_length, **how)
+        task = spec.make_task().with_end()
+        if spec.make_env is None and not spec.gym_id:
+            raise GussError(f"{self.env} is a Task without an environment: there is nothing to compare it with")
+        process = (spec.source or spec.gym_id or self.env) if self.env_process else None
+        tried: Any = {"steps": self.steps, "seed": self.seed, "timeout": self.step_timeout}
+        findings = check_env(as_maker(spec), task, **tried, process=process)
+        problems = [finding for finding in findings if finding.kind == "problem"]
+        if self.json:
+            print(json.dumps({"ready": not problems, "findings": [dataclasses.asdict(f) for f in findings]}, indent=2))
+        else:
+            self._print(findings, len(problems))
+        if problems:
+            raise SystemExit(2)
+
+    def _print(self, findings: list[Finding], problems: int) -> None:
+        from guss.cli.display import print_findings
+        from guss.collect.env_check import SAMPLED_FLAGS
+
+        more = f" --episode-length {self.episode_length}" if self.episode_length else ""
+        more += " --without-cost" * self.without_cost + " --env-process" * self.env_process
+        more += f" {SAMPLED_FLAGS}" * any(SAMPLED_FLAGS in finding.text for finding in findings)
+        print_findings(self.env, {TITLES[k]: [f for f in findings if f.kind == k] for k in TITLES}, problems, more)

@@ -1,0 +1,59 @@
+"""`guss export`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from guss.errors import GussError
+from guss.files import check_file
+
+
+@dataclass
+class Export:
+    """The traces of a run as one table: a row per transition, with its seed and episode.
+
+    Only stored files are read: nothing that the run names is imported.
+    """
+
+    run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    """The run's folder."""
+    out: Path = Path("traces.csv")
+    """A file that ends in .npz, .csv or .parquet (needs the extra `parquet`)."""
+    seeds: Annotated[tuple[int, ...], arg(metavar="SEED", help_behavior_hint="(default: all)")] = ()
+    """Which seeds."""
+    overwrite: bool = False
+    """Replace the file if it is there."""
+
+    def run(self) -> None:
+        """Read, join, write."""
+        import numpy as np
+
+        from guss.collect.datasets import join, read_trace, write_trace
+        from guss.errors import UnknownNameError
+        from guss.runs.description import read_stored
+        from guss.runs.rows import read_episodes
+        from guss.runs.store import trace_path
+
+        check_file(self.out)
+        if self.out.exists() and not self.overwrite:
+            raise GussError(f"{self.out} is there already; --overwrite replaces it")
+        known = read_stored(self.run_folder).config["seeds"]
+        for seed in self.seeds:
+            if seed not in known:
+                raise UnknownNameError("seed of the run", str(seed), [str(s) for s in known])
+        rows = read_episodes(self.run_folder)
+        chosen = sorted({(row["seed"], row["episode"]) for row in rows if row["seed"] in (self.seeds or known)})
+        if not chosen:
+            raise GussError(f"{self.run_folder} has no finished episode yet")
+        traces = [read_trace(trace_path(self.run_folder, *which)) for which in chosen]
+        lengths = [len(trace.obs) for trace in traces]
+        seeds, episodes = (np.repeat(np.asarray(column), lengths) for column in zip(*chosen, strict=True))
+        whole, names = join(traces), tuple(rows[0].get("costs") or ())
+        if whole.cost is not None and whole.cost.shape[1] == len(names):
+            whole = whole._replace(cost_names=names)
+        write_trace(self.out, whole, seed=seeds, episode=episodes)
+        print(f"{sum(lengths)} transitions of {len(chosen)} episodes: {self.out}")

@@ -1,0 +1,130 @@
+"""`guss fit`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import arg
+
+from guss.cli.options import (
+    FROM_PRESET,
+    ColumnNames,
+    Plugins,
+    command_line,
+    find_task,
+    load_plugins,
+    parse_columns,
+    parse_settings,
+    use_compilation_cache,
+)
+from guss.errors import GussError
+from guss.files import check_folder, writing
+
+if TYPE_CHECKING:
+    from guss.runs.fit import Log
+
+
+@dataclass
+class Fit:
+    """Train a model on logged data alone and say how good it is, before it plans anything."""
+
+    data: Annotated[tuple[Path, ...], arg(metavar="FILE|RUN")]
+    """Logged transitions: NPZ, CSV or Parquet files, folders of them; or one stored run, with its own settings."""
+    env: Annotated[str | None, arg(metavar="NAME|FILE:NAME", help_behavior_hint="(default: none)")] = None
+    """Whose data they are: an environment of `guss list`, or your own Task. Without it a model is judged, not kept."""
+    preset: Annotated[str | None, arg(metavar="NAME|FILE", help_behavior_hint="(default: that of the env)")] = None
+    """Another preset of experiments/, or a TOML file of your own."""
+    columns: ColumnNames = ()
+    model: Annotated[str | None, arg(metavar="NAME"), FROM_PRESET] = None
+    """The model: darmdn or dmdn."""
+    net: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
+    """Settings of the model, such as components=3 ensemble=5 hidden=[100,100]."""
+    fit: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
+    """Settings of the training, such as loss=nll max_steps=5000."""
+    horizon: Annotated[int | None, arg(metavar="H"), FROM_PRESET] = None
+    """How many steps ahead it is judged."""
+    seed: int = 0
+    """Of the first weights and the order of training."""
+    in_turn: bool = False
+    """Fit after every episode, going on from the weights before, as a run does: shows what more data bring."""
+    test: bool = True
+    """Keep the last episode for judging the model at the horizon; with --no-test it is learned from too."""
+    out: Path = Path("models")
+    """Where to write: OUT/<name of the data>/."""
+    overwrite: bool = False
+    """Replace what an earlier fit has written there."""
+    json: bool = False
+    """Print the outcome as JSON."""
+    quiet: bool = False
+    """No progress, no summary."""
+    plugin: Plugins = ()
+
+    def run(self) -> None:
+        """Fit, judge, keep."""
+        load_plugins(self.plugin)
+        from guss.cli.display import make_console
+        from guss.cli.fit_display import FitProgress, print_fit
+        from guss.reports.fit_summary import summarise_fit
+        from guss.runs.fit import UNKNOWN, fit_log, save_models
+        from guss.runs.provenance import provenance
+        from guss.runs.store import write_json
+
+        use_compilation_cache()
+        home = self.out / self.data[0].stem
+        check_folder(home)
+        if (home / "fit.json").exists() and not self.overwrite:
+            raise GussError(f"{home} holds an earlier fit; --overwrite replaces it, --out chooses another place")
+        log = self._log()
+        if self.test and len(log.episodes) == 1 and log.before is None:
+            raise GussError(
+                "the data hold one episode only, so none can be kept for judging: bring more, tell episodes apart by a "
+                "column `episode`, or learn from all of it with --no-test"
+            )
+        with FitProgress(make_console(stderr=True), "fitting", quiet=self.quiet) as progress:
+            learner, told = fit_log(log, in_turn=self.in_turn, test=self.test, on_fit=progress.fitted)
+        with writing(home):
+            home.mkdir(parents=True, exist_ok=True)
+        files = [] if log.task.name == UNKNOWN else save_models(home, log, learner, told[-1])
+        summary = summarise_fit(log, told)
+        record = {"settings": log.settings.to_json(), "provenance": provenance(command_line())}
+        write_json(home / "fit.json", summary | record)
+        if self.json:
+            print(json.dumps(summary, indent=2))
+        elif not self.quiet:
+            print_fit(make_console(), summary, [home / "fit.json", *files])
+
+    def _log(self) -> Log:
+        """The data, and how to make a model of them."""
+        from guss.collect.datasets import read_traces
+        from guss.collect.inputs import with_names
+        from guss.methods.settings import AgentSettings, settings_from
+        from guss.plugins import find_preset, load_preset
+        from guss.runs.fit import log_of_files, log_of_run, task_of
+        from guss.validation import check_seed
+
+        if len(self.data) == 1 and (self.data[0] / "config.json").is_file():
+            own = {name: getattr(self, name) for name in ("env", "preset", "model", "net", "fit", "horizon", "columns")}
+            if given := [f"--{name}" for name, value in own.items() if value]:
+                raise GussError(
+                    f"the model of a stored run is fitted with the run's own settings; leave out {', '.join(given)}, "
+                    f"or name its traces: --data {self.data[0]}/traces"
+                )
+            return log_of_run(self.data[0])
+        check_seed(self.seed, "--seed")
+        trace = read_traces(self.data, parse_columns(self.columns))
+        names = (trace.obs_names, trace.action_names)
+        task = task_of(trace) if self.env is None else with_names(find_task(self.env), *names)
+        preset = load_preset(self.preset) if self.preset else find_preset(task.name)
+        settings = settings_from(
+            AgentSettings,
+            preset,
+            "guss",
+            net=parse_settings(self.net),
+            fit=parse_settings(self.fit),
+            model=self.model,
+            horizon=self.horizon,
+        )
+        return log_of_files(trace, task, settings, self.seed)

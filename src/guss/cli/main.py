@@ -1,0 +1,119 @@
+"""The command line. Each command is a dataclass in `commands/`: its fields are the flags, their docstrings the help."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import sys
+import sysconfig
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+import guss
+from guss.cli.bench import Bench
+from guss.cli.check_env import CheckEnv
+from guss.cli.eval import Eval
+from guss.cli.export import Export
+from guss.cli.fit import Fit
+from guss.cli.init import Init
+from guss.cli.list import List
+from guss.cli.pack import Pack
+from guss.cli.plan import Plan
+from guss.cli.replay import Replay
+from guss.cli.report import Report
+from guss.cli.reproduce import EXPERIMENTS, Reproduce
+from guss.cli.run import Run
+from guss.errors import GussError, GussWarning, UnknownNameError
+from guss.files import file_error
+
+ABOUT = """Safe planning in learned models with quality-diversity search.
+
+Exit codes: 0 done; 2 something given is wrong or missing, told in a line; 130 interrupted (Ctrl-C), what was
+finished is kept; 1 a defect of guss itself, with a traceback. Results go to standard output, progress and errors to
+standard error. NPROC in the environment sets the number of threads for computing (1 unless set)."""
+
+COMMANDS = {
+    "run": Run,
+    "eval": Eval,
+    "replay": Replay,
+    "fit": Fit,
+    "export": Export,
+    "pack": Pack,
+    "reproduce": Reproduce,
+    "report": Report,
+    "check-env": CheckEnv,
+    "init": Init,
+    "plan": Plan,
+    "bench": Bench,
+    "list": List,
+}
+
+
+def parse(words: list[str]) -> Any:
+    """The command that the words ask for. Exits, as tyro does, after help or on flags that do not exist."""
+    kind, table, prog = "command", dict[str, Any](COMMANDS), "guss"
+    if words[:1] == ["reproduce"]:
+        kind, table, prog, words = "experiment", EXPERIMENTS, "guss reproduce", words[1:]
+    if words and not words[0].startswith("-") and words[0] not in table:
+        raise UnknownNameError(kind, words[0], table)
+    if words and words[0] in table:
+        lists = {f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(table[words[0]]) if f.default == ()}
+        if twice := next((word for word in words if word in lists and words.count(word) > 1), None):  # the last wins
+            raise GussError(f"{twice} is given more than once; give it once, with all values after it: {twice} A B")
+    about = inspect.getdoc(Reproduce) if kind == "experiment" else ABOUT
+    return tyro.extras.subcommand_cli_from_dict(table, prog=prog, description=about, args=words or ["--help"])
+
+
+_show_other = warnings.showwarning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Our own warnings in one line, without the place in the code that they come from."""
+    if issubclass(category, GussWarning):
+        print(f"guss: warning: {message}", file=sys.stderr)
+    else:
+        _show_other(message, category, *where, **more)
+
+
+def raised_by_guss(error: OSError) -> bool:
+    """Whether guss itself called what raised this, as `open`; an error in other people's code keeps its traceback."""
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    library = (sysconfig.get_path("stdlib"), "<frozen")
+    while frames and frames[-1].startswith(library) and "site-packages" not in frames[-1]:
+        frames.pop()
+    return bool(frames) and Path(frames[-1]).is_relative_to(Path(__file__).parent)
+
+
+def main() -> None:
+    """Entry point of `guss`."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        print(f"guss {guss.__version__}")
+        return
+    warnings.showwarning = _show_warning
+    os.environ.setdefault("NPROC", "1")  # XLA's threads: handing small pieces to a second one costs more than it gains
+    try:
+        parse(sys.argv[1:]).run()
+    except GussError as error:
+        for text in (error, *getattr(error, "__notes__", ())):
+            print(f"guss: error: {text}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of our output has gone, as in `guss list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if not raised_by_guss(error):
+            raise
+        print(f"guss: error: {file_error(error.filename or 'a file', error, 'access')}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt as stop:
+        told = ["guss: interrupted; what was finished is kept", *getattr(stop, "__notes__", ())]
+        print("; ".join(told), file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

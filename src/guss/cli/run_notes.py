@@ -1,0 +1,60 @@
+"""What `guss run` says beside its progress and summary: how to resume it, and that all of its episodes are random."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from guss.runs.config import RunConfig
+
+
+def resume_command(home: Path, *more: str) -> str:
+    """The command that resumes a run, as a shell takes it."""
+    return shlex.join(["guss", "run", "--resume", str(home), *more])
+
+
+@contextmanager
+def resumable(home: Path) -> Iterator[None]:
+    """Within it an interrupt (Ctrl-C) says how the run is resumed, if there is something to resume."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if (home / "config.json").exists():
+            stop.add_note(f"resume with: {resume_command(home)}")
+        raise
+
+
+def warn_if_random(config: RunConfig, episodes: int) -> None:
+    """At the start of a run of so many episodes: say if all of them will be random."""
+    from guss.runs.config import spec_of_run
+
+    asked = dataclasses.replace(config, episodes=episodes)
+    if asked.never_acts(spec_of_run(config).make_task().episode_length):
+        why = f", and more until there are {config.initial_steps} steps" if config.initial_steps else ""
+        _warn(
+            f"all {episodes} episodes will be random: the first {config.initial_episodes} are{why}, so {config.method} "
+            f"acts in none of them; ask for more --episodes, or fewer --initial-episodes and --initial-steps"
+        )
+
+
+def warn_if_was_random(config: RunConfig, home: Path) -> None:
+    """After a run: say if all of its episodes were random."""
+    from guss.runs.rows import num_random, read_episodes
+
+    rows = read_episodes(home)
+    count = num_random(rows)
+    if (config.plans or config.baseline is not None) and all(row["episode"] < count for row in rows):
+        _warn(
+            f"all {count} episodes were random: the measures are those of random actions, not of {config.method}; "
+            f"add episodes with {resume_command(home, '--episodes', str(max(2 * count, config.initial_episodes + 1)))}"
+        )
+
+
+def _warn(text: str) -> None:
+    print(f"guss: warning: {text}", file=sys.stderr)

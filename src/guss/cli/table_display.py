@@ -1,0 +1,177 @@
+"""What the terminal shows of many runs: one bar over all of them, and the table of a report."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from guss.cli.display import reward_text
+from guss.reports.escapes import one_line
+from guss.runs.suite import Batch, Job
+
+SECONDS_BETWEEN_LINES = 30.0
+COLUMNS = {"mar": "MAR", "mrcp_ksteps": "MRCP, k steps", "unsafe_pct": "unsafe %"}
+"""Measures of the table that a report prints."""
+
+
+class _TimeLeft(ProgressColumn):
+    """Until all runs are over: as forecast at the last event, less what has gone since."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.until = time.monotonic()
+
+    def render(self, task: Task) -> Text:
+        return Text(f"about {in_words(self.until - time.monotonic())} left", style="progress.remaining")
+
+
+def in_words(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    return str(timedelta(seconds=round(max(seconds, 0.0))))
+
+
+class BatchProgress:
+    """A batch as it goes: a bar over all runs on a terminal; elsewhere a line per run, and one now and then between."""
+
+    def __init__(self, console: Console, batch: Batch, quiet: bool) -> None:
+        self._console, self._batch, self._quiet = console, batch, quiet
+        self._plain = not quiet and not console.is_terminal
+        self._left, self._said, self._started = _TimeLeft(), time.monotonic(), time.monotonic()
+        share, text = TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}")
+        columns = (BarColumn(bar_width=24), share, TimeElapsedColumn(), self._left, text)
+        self._bar = Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True)
+        self._task = self._bar.add_task("starting", total=batch.work)
+        self._job: Job | None = None
+
+    def start(self, job: Job) -> None:
+        """A run begins, or goes on."""
+        self._job, self._started = job, time.monotonic()
+        if not job.finished:
+            self._show("compiling" if job.done == 0 else f"going on after {job.done} episodes")
+
+    def episode(self, job: Job) -> None:
+        """Episodes of it are over."""
+        self._show(_figures(job))
+        if self._plain and time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
+            self._line(f"{self._place(job)}: {_figures(job)}")
+        if not self._quiet and job.news is not None:
+            for trouble in job.news.trouble:
+                self._console.print(Text(f"  {job.name}: {trouble}", style="red"), soft_wrap=True)
+
+    def step(self, done: int) -> None:
+        """So many steps of the episode under way are over."""
+        if done % 10 == 0 and self._job is not None:
+            self._show(f"{_figures(self._job)}, step {done}")
+
+    def make(self, job: Job, name: str) -> None:
+        """A file is made of its episodes."""
+        self._show(f"making {name}")
+
+    def end(self, job: Job) -> None:
+        """It is finished, or failed."""
+        self._show("done")
+        if self._quiet:
+            return
+        for trouble in job.troubles:
+            self._console.print(Text(f"{self._place(job)}: {trouble}", style="red"), soft_wrap=True)
+        if job.troubles:
+            return
+        if job.news is None:
+            self._line(f"{self._place(job)}: finished before")
+        else:
+            took = in_words(time.monotonic() - self._started)
+            self._line(f"{self._place(job)}: {_figures(job)}, took {took}; {in_words(self._batch.seconds_left)} left")
+
+    def _place(self, job: Job) -> str:
+        return f"{self._batch.jobs.index(job) + 1}/{len(self._batch.jobs)} {job.name}"
+
+    def _show(self, text: str) -> None:
+        if self._job is not None:
+            self._left.until = time.monotonic() + self._batch.seconds_left
+            about = f"{self._place(self._job)}: {text}"
+            self._bar.update(self._task, completed=self._batch.work_done, description=about)
+
+    def _line(self, text: str) -> None:
+        """Said for good, above the bar if there is one."""
+        self._said = time.monotonic()
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+    def __enter__(self) -> BatchProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def _figures(job: Job) -> str:
+    """How far a run is, and its last figures."""
+    text = f"episode {job.done}/{job.config.episodes}"
+    if job.news is None:
+        return text
+    return f"{text}, {reward_text(job.news)}, unsafe {job.news.unsafe_pct:.2f} %"
+
+
+class PartProgress:
+    """What is being made right now, on a terminal; nothing elsewhere."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self._status = console.status("starting")
+        self._shown = console.is_terminal and not quiet
+
+    def part(self, name: str) -> None:
+        """The next part begins."""
+        self._status.update(Text(one_line(name)))
+
+    def __enter__(self) -> PartProgress:
+        if self._shown:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+
+def _pair(mean: float | None, half: float | None) -> str:
+    return "–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
+
+
+def print_report(console: Console, files: list[Path]) -> None:
+    """The paper's table as a report has it, in short; what is missing; where the whole is. `files`: the report's."""
+    table, notes = (json.loads((files[0].parent / f"{name}.json").read_text()) for name in ("table", "report"))
+    for label, methods in zip(notes["environments"].values(), table.values(), strict=True):
+        shown = Table(title=Text(label), title_justify="left")
+        shown.add_column("method", no_wrap=True)
+        shown.add_column("seeds × episodes", justify="right")
+        reached = any(row["reached"] or "mrcp_ksteps" in row["paper"] for row in methods.values())
+        known = [name for name in COLUMNS if name != "mrcp_ksteps" or reached]
+        for name in known:
+            beside = any(name in row["paper"] for row in methods.values())
+            shown.add_column(escape(COLUMNS[name] + " [paper]" * beside), justify="right")
+        costs = list(dict.fromkeys(cost for row in methods.values() for cost in row.get("unsafe_pct_by_cost", ())))
+        for cost in costs:
+            shown.add_column(Text(f"{one_line(cost)} %"), justify="right")
+        for method, row in methods.items():
+            cells = []
+            for name in known:
+                ours, paper = _pair(*row[name]), row["paper"].get(name)
+                cells.append(ours + ("" if paper is None else f" [dim]{escape(f'[{paper[0]:g}]')}[/]"))
+            cells += [_pair(*row.get("unsafe_pct_by_cost", {}).get(cost, (None, None))) for cost in costs]
+            count = f"{row['seeds']} × {row['episodes']}"
+            shown.add_row(Text(one_line(row["label"]), style="bold" if method == "guss" else ""), count, *cells)
+        console.print(shown)
+    for note in notes["notes"]:
+        console.print(f"  [yellow]![/] {escape(one_line(note))}", highlight=False, soft_wrap=True)
+    pages = [file for file in files if file.parent.name != "figures"]
+    for file in pages:
+        console.print(Text(f"  {one_line(file)}"), soft_wrap=True)
+    if len(files) > len(pages):
+        console.print(Text(f"  {one_line(pages[0].parent / 'figures')} ({len(files) - len(pages)} files)"))

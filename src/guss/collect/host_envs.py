@@ -1,0 +1,294 @@
+"""Gymnasium environments of several seeds, stepped together by the host."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from jaxtyping import Array, Float
+
+from guss.envs import EnvSpec
+from guss.envs.adapters import no_cost_error
+from guss.envs.lookup import as_maker
+from guss.envs.process_worker import ProcessWorker
+from guss.envs.thread_worker import AnyWorker, Failure, Worker
+from guss.envs.wrappers import cost_value, five_values
+from guss.errors import GussError, in_one_line
+from guss.task import Task
+from guss.types import Transition
+
+
+class Stepped(NamedTuple):
+    """What one step did to every environment of a fleet."""
+
+    moves: Transition  # [S, …]
+    skip: np.ndarray  # [S], not to be learned from
+    terminated: np.ndarray  # [S]
+    over: np.ndarray  # [S], terminated or truncated
+    failed: dict[int, str]  # by row: what went wrong; the step did not happen
+
+
+class Fleet:
+    """Environments of several seeds, stepped together: one for each, or more for episodes that are played at once."""
+
+    def __init__(self, task: Task, seeds: Sequence[int], at_once: int) -> None:
+        self.task, self.seeds = task, tuple(seed for seed in seeds for _ in range(at_once))
+        self.later = tuple(range(at_once)) * len(seeds)
+        """How many episodes after the first an environment plays."""
+
+    def resets(self, episode: int) -> list[int]:
+        """What each environment is seeded with."""
+        return [derived_seed(seed, episode + later) for seed, later in zip(self.seeds, self.later, strict=True)]
+
+    @abstractmethod
+    def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
+        """First observations: each environment gets a seed derived from (seed, episode)."""
+
+    @abstractmethod
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
+        """What the actions did to the environments that are `running`."""
+
+    def _finite(
+        self, what: str, values: Any, episode: int, t: int, among: np.ndarray | None = None
+    ) -> Float[np.ndarray, "S *rest"]:
+        """Observations [S, D], rewards [S] or costs [S, C]; the rows in `among` (default: all) must be finite."""
+        try:
+            array = np.array(values, np.float32)  # a copy: environments may reuse theirs
+        except (TypeError, ValueError) as error:
+            told = f"the {what} of task {self.task.name!r} must be numbers, got {values!r}"
+            raise GussError(f"{told} (episode {episode}). Episodes before are kept.") from error
+        wrong = ~np.isfinite(array)
+        if among is not None:
+            wrong &= among.reshape(-1, *[1] * (wrong.ndim - 1))
+        if wrong.any():
+            row, *rest = np.argwhere(wrong)[0].tolist()
+            costs = [f"constraint {constraint.name!r}" for constraint in self.task.constraints]
+            which = "".join(f", {(costs if what == 'cost' else self.task.observations.labels)[i]}" for i in rest)
+            raise GussError(
+                f"the {what} of task {self.task.name!r} is not finite in {self._where(episode, t, row)}{which}: "
+                f"{array[(row, *rest)]}. Episodes before are kept."
+            )
+        return array
+
+    def _where(self, episode: int, t: int, row: int) -> str:
+        return f"episode {episode}, {'at its start' if t < 0 else f'step {t}'}, seed {self.seeds[row]}"
+
+    @contextmanager
+    def _naming(self, episode: int, t: int, row: int) -> Iterator[None]:
+        """Errors within say where they come from."""
+        try:
+            yield
+        except GussError as error:
+            raise GussError(
+                f"task {self.task.name!r}, {self._where(episode, t, row)}: {error}. Episodes before are kept."
+            ) from error
+
+    def _costs(self, info: dict[str, Any], episode: int, t: int, row: int) -> np.ndarray | None:
+        """The reported costs; one that is not a number, or that is missing and must be learned, ends the run here."""
+        with self._naming(episode, t, row):
+            told = told_costs(self.task, info)
+        if told is None and any(c.learned for c in self.task.constraints):
+            raise no_cost_error(f"{self.task.name} ({self._where(episode, t, row)})", info)
+        return told
+
+
+def _info_of(info: dict[str, Any], row: int, count: int) -> dict[str, Any]:
+    """What a vector environment reports of one of `count` members: `_cost` marks the members that reported a `cost`."""
+    found: dict[str, Any] = {}
+    for name in ("cost", "costs"):
+        if name not in info or not _marked(info, name, row):
+            continue
+        value, where = info[name], f'info["{name}"]'
+        if isinstance(value, dict):
+            names = [each for each in value if not str(each).startswith("_") and _marked(value, each, row)]
+            found[name] = {each: _member(value[each], row, count, f"{where}[{each!r}]") for each in names}
+        else:
+            found[name] = _member(value, row, count, where)
+    return found
+
+
+def _marked(values: dict[str, Any], name: str, row: int) -> bool:
+    mark = np.asarray(values.get(f"_{name}", True))
+    return bool(mark if mark.ndim == 0 else mark[row])
+
+
+def _member(value: Any, row: int, count: int, where: str) -> Any:
+    if not isinstance(value, np.ndarray | list | tuple) or len(value) != count:
+        raise GussError(f"{where} must have one number for each of the {count} environments, got {value!r}")
+    return value[row]
+
+
+class VectorFleet(Fleet):
+    """A Gymnasium id that has a vector environment of its own."""
+
+    def __init__(self, task: Task, gym_id: str, seeds: Sequence[int], at_once: int = 1) -> None:
+        super().__init__(task, seeds, at_once)
+        how: Any = {"vectorization_mode": "vector_entry_point", "autoreset_mode": AutoresetMode.DISABLED}
+        make = partial(gymnasium.make_vec, gym_id, num_envs=len(self.seeds), **how)
+        self.envs: Any = self._called("cannot be made", make)
+        self.over = np.zeros(len(self.seeds), bool)
+
+    def _called(self, failing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Call the environments, in the main thread: what they raise ends the run, and Ctrl-C is the user's."""
+        try:
+            return function(*args, **options)
+        except (Exception, SystemExit) as error:
+            told = f"the environments of task {self.task.name!r} {failing}: {in_one_line(error)}"
+            raise GussError(f"{told}. Episodes before are kept.") from error
+
+    def _reported(self, info: dict[str, Any], episode: int, t: int) -> np.ndarray | None:
+        told = []
+        for row in range(len(self.seeds)):
+            with self._naming(episode, t, row):
+                mine = _info_of(info, row, len(self.seeds))
+            told.append(self._costs(mine, episode, t, row))
+        found = [each for each in told if each is not None]
+        return np.stack(found) if len(found) == len(told) else None
+
+    def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
+        """All at once."""
+        self.over = np.zeros(len(self.seeds), bool)
+        failing = f"cannot be reset for episode {episode}"
+        first = self._called(failing, self.envs.reset, seed=self.resets(episode))
+        if not isinstance(first, tuple) or len(first) != 2:
+            raise GussError(f"reset of {self.task.name!r} must return (obs, info), got {type(first).__name__}")
+        return self._finite("observation", first[0], episode, -1)
+
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
+        """All at once; what an environment does after its end does not count."""
+        failing = f"fail in episode {episode}, step {t}"
+        if self.over.any():  # those must be reset before the others can go on
+            self._called(failing, self.envs.reset, options={"reset_mask": self.over})
+        values = self._called(failing, self.envs.step, actions)
+        next_obs, reward, *ends, info = five_values(values, f"{self.task.name!r}, as a vector,")
+        terminated, truncated = (np.broadcast_to(np.asarray(end, bool), self.over.shape) for end in ends)
+        self.over = terminated | truncated
+        next_obs = self._finite("observation", next_obs, episode, t)
+        cost = self._reported(info, episode, t)
+        if cost is None:
+            cost = self._finite("cost", _costs_of(self.task, obs, actions, next_obs), episode, t)
+        moves: Any = (obs, actions, self._finite("reward", reward, episode, t), cost, next_obs)
+        skip = np.broadcast_to(np.asarray(info.get("skip", False), bool), terminated.shape)
+        return Stepped(Transition(*moves), skip, terminated, self.over, {})
+
+
+class HostFleet(Fleet):
+    """Any environments, each in its own thread or process: one that raises or hangs fails alone."""
+
+    def __init__(
+        self,
+        task: Task,
+        new_worker: Callable[[], AnyWorker],
+        seeds: Sequence[int],
+        timeout: float = 60.0,
+        at_once: int = 1,
+    ) -> None:
+        super().__init__(task, seeds, at_once)
+        self.new_worker, self.timeout = new_worker, timeout
+        self.workers = [new_worker() for _ in self.seeds]
+        self.in_a_row = [0] * len(self.seeds)
+        """Episodes that failed one after another, of each seed."""
+        self.failed: set[int] = set()
+        """Rows that failed in the episode under way."""
+
+    def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
+        """Each in its thread. One that cannot even be reset, made anew, is told: there is no going on."""
+        self.in_a_row = [count if row in self.failed else 0 for row, count in enumerate(self.in_a_row)]
+        self.failed = set()
+        resets = self.resets(episode)
+        found = self._all("reset", {i: (seed,) for i, seed in enumerate(resets)})
+        for row, failure in [(i, x) for i, x in found.items() if isinstance(x, Failure)]:
+            self.workers[row] = self.new_worker()
+            again = self._all("reset", {row: (resets[row],)})[row]
+            if isinstance(again, Failure):
+                raise GussError(
+                    f"the environment {self.task.name!r} cannot be reset for episode {episode}, seed "
+                    f"{self.seeds[row]}: {failure}; made anew, {again}. Episodes before are kept."
+                )
+            found[row] = again
+        return self._finite("observation", np.stack([found[i][0] for i in range(len(self.seeds))]), episode, -1)
+
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
+        """All that are running, at the same time."""
+        found = self._all("step", {int(i): (actions[i],) for i in np.flatnonzero(running)})
+        count, failed = len(self.seeds), dict[int, str]()
+        next_obs, reward = np.array(obs), np.zeros(count, np.float32)
+        cost = np.zeros((count, len(self.task.constraints)), np.float32)
+        skip, terminated, truncated = (np.zeros(count, bool) for _ in range(3))
+        for i, result in found.items():
+            if isinstance(result, Failure):
+                failed[i] = self._failure(i, result, episode, t)
+                continue
+            next_obs[i], reward[i], terminated[i], truncated[i], info = result
+            skip[i] = bool(info.get("skip", False))
+            told = self._costs(info, episode, t, i)
+            if told is None:
+                told = np.asarray(_costs_of(self.task, obs[i : i + 1], actions[i : i + 1], next_obs[i : i + 1]))[0]
+            cost[i] = told
+        next_obs = self._finite("observation", next_obs, episode, t, running)
+        reward, cost = self._finite("reward", reward, episode, t), self._finite("cost", cost, episode, t)
+        moves: Any = (obs, actions, reward, cost, next_obs)
+        return Stepped(Transition(*moves), skip, terminated, terminated | truncated, failed)
+
+    def _failure(self, row: int, failure: Failure, episode: int, t: int) -> str:
+        """One failed: it is made anew for the next episode, unless that has not helped before."""
+        self.failed.add(row)
+        self.in_a_row[row] += 1
+        if t == 0 or self.in_a_row[row] >= MOST_FAILURES:
+            often = "on the first step" if t == 0 else f"in {self.in_a_row[row]} episodes one after another"
+            raise GussError(
+                f"the environment {self.task.name!r} fails {often} (episode {episode}, step {t}, seed "
+                f"{self.seeds[row]}): {failure}. Episodes before are kept; `guss check-env` helps to find out why."
+            )
+        self.workers[row] = self.new_worker()
+        return str(failure)
+
+    def _all(self, method: str, calls: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """Call several environments at the same time; a Failure in place of what raised or took too long."""
+        for row, args in calls.items():
+            self.workers[row].ask(method, args)
+        return {row: self.workers[row].answer(self.timeout) for row in calls}
+
+
+MOST_FAILURES = 3
+"""So many failed episodes of a seed, one after another, end the run."""
+
+
+def make_fleet(
+    task: Task, spec: EnvSpec, seeds: Sequence[int], timeout: float, at_once: int = 1, process: str | None = None
+) -> Fleet:
+    """The environments of a run: `at_once` for each seed. `process`: a name by which child processes can make them."""
+    if process is not None:
+        return HostFleet(task, partial(ProcessWorker, process), seeds, timeout, at_once)
+    if spec.gym_id and gymnasium.spec(spec.gym_id).vector_entry_point is not None:
+        return VectorFleet(task, spec.gym_id, seeds, at_once)
+    return HostFleet(task, partial(Worker, as_maker(spec)), seeds, timeout, at_once)
+
+
+def derived_seed(seed: int, episode: int) -> int:
+    """The seed that an environment is reset with for an episode."""
+    return int(np.random.SeedSequence([seed, episode]).generate_state(1)[0])
+
+
+def told_costs(task: Task, info: dict[str, Any]) -> np.ndarray | None:
+    """The costs that an environment reports, [C]; None if it reports none that fit the task.
+
+    A cost that is not a finite number is an error: it must not count as safe.
+    """
+    names = [constraint.name for constraint in task.constraints]
+    told = info.get("costs")
+    if isinstance(told, dict) and set(names) <= set(told):  # several by name
+        return np.asarray([cost_value(told[name], f'info["costs"][{name!r}]') for name in names], np.float32)
+    return np.asarray([cost_value(info["cost"])], np.float32) if len(names) == 1 and "cost" in info else None
+
+
+@jax.jit
+def _costs_of(task: Task, obs: Array, actions: Array, next_obs: Array) -> Array:
+    return jax.vmap(task.costs)(obs, actions, next_obs)

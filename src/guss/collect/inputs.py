@@ -1,0 +1,303 @@
+"""The real system's side of an agent: what it is, one step of it, and checks of everything that comes from it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from guss.collect.datasets import Columns, Trace, read_traces, with_costs
+from guss.collect.host_envs import derived_seed, told_costs
+from guss.envs import ENVS
+from guss.envs.adapters import Adapted, check_spaces, describe, no_cost_error
+from guss.envs.lookup import as_maker, find_env
+from guss.envs.vector_steps import NotAnEnvironmentError
+from guss.errors import GussError, GussWarning, in_one_line
+from guss.methods.learner import Batch, told_of
+from guss.spaces import Names, named
+from guss.task import END, Task
+from guss.types import Actions, ContinuousActions, Transition
+
+
+def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
+    """The Task of a system, and the environment to act on if it is one; what is not known of it is learned."""
+    if isinstance(system, Task):
+        if task is not None:
+            raise GussError("a Task was given twice: as the system and as `task`")
+        return system, None
+    if isinstance(system, str) and not ("/" in system and system in gymnasium.registry):
+        spec = find_env(system)
+        task = spec.make_task() if task is None else task
+        if spec.make_env is None and task.reset is not None:
+            return task, None
+        return task.with_end(hosted=True), calling(f"{system} could not make its environment", as_maker(spec))
+    try:
+        made = calling(f"{system} cannot be made", gymnasium.make, system) if isinstance(system, str) else system
+        env = Adapted(made)
+    except NotAnEnvironmentError as error:
+        what = f"the class {system.__name__}: make one of it first" if isinstance(system, type) else None
+        raise GussError(
+            f"an Agent's system is an environment's name, a Task or a Gymnasium environment, "
+            f"got {what or type(system).__name__} ({error})"
+        ) from error
+    if task is None:
+        spec_of_env = getattr(env.env, "spec", None)
+        gym_id = getattr(spec_of_env, "id", None)
+        found = [entry for entry in ENVS if entry.item.gym_id == gym_id]
+        name = gym_id or type(getattr(env.env, "unwrapped", env.env)).__name__
+        task = found[0].item.make_task() if found else describe(env, name)
+    check_spaces(env, task)
+    return task.with_end(hosted=True), env
+
+
+def check_steps(task: Task, env: Adapted | None) -> None:
+    """Whether there is something to act on."""
+    if env is None and (task.step is None or task.reset is None):
+        raise GussError(
+            f"task {task.name!r} has no step and reset functions, so there is nothing to act on: give the Agent a "
+            f"Gymnasium environment, or drive the system yourself with act(obs) and observe(transition)"
+        )
+
+
+def with_names(task: Task, obs_names: Names, action_names: Names) -> Task:
+    """The task with names of its dimensions, as those of a log's columns, where it has none itself."""
+    spaces = named(task.observations, obs_names), named(task.actions, action_names)
+    if spaces[0] is task.observations and spaces[1] is task.actions:
+        return task
+    return task.replace(observations=spaces[0], actions=spaces[1])
+
+
+def read_logged(task: Task, traces: Iterable[Any], columns: Columns | None) -> tuple[list[Transition | Trace], Task]:
+    """Files of logged data and batches as batches, and the task with the names of their columns."""
+    if isinstance(traces, str | Path) or not isinstance(traces, Iterable):
+        raise GussError(f"`traces` is a list of files and batches, got {traces!r}: write traces=[{traces!r}]")
+    given = list(traces)
+    if columns and all(isinstance(trace, tuple) for trace in given):
+        raise GussError(f"`columns` names the columns of files in `traces`, but there is no file among {len(given)}")
+    logged: list[Any] = [trace if isinstance(trace, tuple) else read_traces([trace], columns) for trace in given]
+    for trace in logged:
+        task = with_names(task, trace.obs_names, trace.action_names) if isinstance(trace, Trace) else task
+    return logged, task
+
+
+def calling(failing: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Call code of an environment; what it raises becomes an error that says where, but for Ctrl-C."""
+    try:
+        return function(*args)
+    except (Exception, SystemExit) as error:
+        raise GussError(f"{failing}: {in_one_line(error)}") from error
+
+
+class HostSystem:
+    """One step at a time: a Gymnasium environment, or a compiled task where its own controller runs in Python."""
+
+    def __init__(self, task: Task, env: Adapted | None) -> None:
+        self.task, self.env = task, env
+
+    def reset(self, key: PRNGKeyArray, seed: int, episode: int) -> np.ndarray:
+        """The first observation; a Gymnasium environment gets a seed derived from (seed, episode)."""
+        if self.env is None:
+            assert self.task.reset is not None
+            return np.asarray(self.task.reset(key))
+        failing = f"the environment {self.task.name!r} cannot be reset for episode {episode}"
+        return calling(failing, self.env.reset, derived_seed(seed, episode))[0]
+
+    def step(self, obs: Any, action: np.ndarray, key: PRNGKeyArray, t: int) -> tuple[Transition, bool, bool, bool]:
+        """What the action did, whether the system ended the episode or it is over, and whether to learn from it."""
+        if self.env is None:
+            assert self.task.step is not None
+            key_world = jax.random.split(jax.random.fold_in(key, t))[1]
+            next_obs = np.asarray(_step(self.task, jnp.asarray(obs), jnp.asarray(action), key_world))
+            return _transition(obs, action, None, None, next_obs), False, False, True
+        failing = f"the environment {self.task.name!r} fails in step {t}"
+        inward = Checked(self.task, self.env).inward(action)
+        next_obs, reward, terminated, truncated, info = calling(failing, self.env.step, inward)
+        cost = told_costs(self.task, info)
+        if cost is None and any(c.learned for c in self.task.constraints):
+            raise no_cost_error(f"{self.task.name} (step {t})", info)
+        move = _transition(obs, action, reward, cost, next_obs)
+        return move, terminated, terminated or truncated, not info.get("skip", False)
+
+
+def _transition(obs: Any, action: Any, reward: Any, cost: Any, next_obs: Any) -> Transition:
+    fields: Any = [None if x is None else np.asarray(x) for x in (obs, action, reward, cost, next_obs)]
+    return Transition(*fields)
+
+
+@jax.jit
+def _step(task: Task, obs: Any, action: Any, key: PRNGKeyArray) -> Any:
+    assert task.step is not None
+    return task.step(obs, action, key)
+
+
+@jax.jit
+def _judge(task: Task, obs: Any, action: Any, next_obs: Any) -> tuple[Any, Any]:
+    return task.reward_of(obs, action, next_obs), task.costs(obs, action, next_obs)
+
+
+def check_finite(task: Task, moves: Transition, episode: int, seeds: Sequence[int]) -> None:
+    """A compiled task's episodes [T, S, …] must be finite: name the episode, the step, the seed and the dimension."""
+    for name in ("next_obs", "reward", "cost"):
+        values = np.asarray(getattr(moves, name))
+        if not np.isfinite(values).all():
+            t, row, *rest = np.argwhere(~np.isfinite(values))[0].tolist()
+            which = f", {task.observations.labels[rest[0]]}" if rest else ""
+            if name == "cost":
+                which = f", constraint {task.constraints[rest[0]].name!r}"
+            raise GussError(
+                f"{name} of task {task.name!r} is not finite in episode {episode}, step {t}, "
+                f"seed {seeds[row]}{which}: {values[(t, row, *rest)]}. Episodes before are kept."
+            )
+
+
+class Checked:
+    """What comes from outside, as arrays of the right shape; or an error that names the episode and the dimension."""
+
+    def __init__(self, task: Task, env: Adapted | None = None) -> None:
+        """`env`: whose actions the user gives and takes; they may count from elsewhere than the task's."""
+        self.task = task
+        self.start = None if env is None else env.action_start
+
+    def outward(self, action: Any) -> np.ndarray:
+        """An action of the task as the user's environment takes it."""
+        array = np.asarray(action)  # also where NumPy made a scalar of it
+        return array if self.start is None else array - np.asarray(self.start, array.dtype)
+
+    def inward(self, action: Any) -> Any:
+        """An action of the user's environment as the task has it."""
+        return action if self.start is None else np.asarray(action) + np.asarray(self.start)
+
+    def obs(self, value: Any, where: str, name: str = "the observation") -> np.ndarray:
+        """One observation."""
+        space = self.task.observations
+        return self._array(value, (space.size,), np.float32, f"{name} of {where}", space.labels)
+
+    def action(self, value: Any, where: str) -> np.ndarray:
+        """One action, within its bounds: what is beyond them by rounding is clipped."""
+        actions, what = self.task.actions, f"the action of {where}"
+        labels = actions.labels if actions.shape else ()
+        array = self._array(self.inward(value), actions.shape, np.float64, what, labels)
+        if actions.outside(array).any():
+            raise GussError(f"{what} must be {_range(actions)}, got {array.tolist()}")
+        return actions.rounded(array)
+
+    def transition(self, move: Transition, where: str) -> Transition:
+        """One transition; the task's functions fill in reward and cost where they are None."""
+        if not isinstance(move, Transition):
+            raise GussError(
+                f"{where}: expected a guss.Transition(obs, action, reward, cost, next_obs), got {type(move).__name__}"
+            )
+        obs = self.obs(move.obs, where, "obs")
+        action = self.action(move.action, where)
+        next_obs = self.obs(move.next_obs, where, "next_obs")
+        reward: Any = move.reward
+        cost: Any = move.cost
+        if reward is None or cost is None:
+            known = jax.device_get(_judge(self.task, obs, action, next_obs))
+            reward, cost = (
+                mine if mine is not None else task for mine, task in zip((reward, cost), known, strict=True)
+            )
+        names = [constraint.name for constraint in self.task.constraints]
+        reward = self._array(reward, (), np.float32, f"the reward of {where}")
+        about = f"the cost of {where} (constraints {', '.join(names)})"
+        cost = self._array(cost, (len(names),), np.float32, about, names)
+        self._not_negative(cost[None], f"the cost of {where}")
+        return _transition(obs, action, reward, cost, next_obs)
+
+    def batch(self, trace: Transition | Trace) -> Batch:
+        """A logged trace, [N, …]."""
+        if isinstance(trace, Trace) and not trace.knows_end and END in self.task.unknown:
+            warnings.warn(
+                f"the logged data have no column `terminated`, so the model of task {self.task.name!r} learns that the "
+                f"system never ends an episode itself: add the column (1 on the last row of an episode that the system "
+                f"ended, 0 elsewhere), or switch it off with Task(learns_end=False)",
+                GussWarning,
+                stacklevel=4,
+            )
+        count = len(np.asarray(trace.obs))
+        size, actions = self.task.observations.size, self.task.actions
+        action, shape = np.asarray(trace.action), (count, *actions.shape)
+        if action.size == count * math.prod(actions.shape):
+            action = action.reshape(shape)  # one column may stand for a plain number, several for an array
+        labels = actions.labels if actions.shape else ()
+        action = self._array(action, shape, np.float64, "action of the trace", labels)
+        outside = actions.outside(action).reshape(count, -1).any(axis=1)
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise GussError(
+                f"action of the trace must be {_range(actions)}, got {action[row].tolist()} "
+                f"in row {row} (and {int(outside.sum()) - 1} more); clip them, or widen the task's actions"
+            )
+        return Batch(
+            obs=self._array(trace.obs, (count, size), np.float32, "obs of the trace", self.task.observations.labels),
+            action=actions.rounded(action),
+            next_obs=self._array(
+                trace.next_obs, (count, size), np.float32, "next_obs of the trace", self.task.observations.labels
+            ),
+            use=np.asarray(trace.use, bool) if isinstance(trace, Trace) else np.ones(count, bool),
+            told=self._told(trace, count),
+        )
+
+    def _told(self, trace: Transition | Trace, count: int) -> np.ndarray:
+        """Reward, costs and ends; NaN for a reward or cost that the trace does not have."""
+        trace = costs_in_order(self.task, trace) if isinstance(trace, Trace) else trace
+        names = [c.name for c in self.task.constraints]
+        width, about = len(names), f"cost of the trace (constraints {', '.join(names)})"
+        reward, cost = np.full(count, np.nan), np.full((count, width), np.nan)
+        if trace.reward is not None:
+            reward = self._array(trace.reward, (count,), np.float32, "reward of the trace")
+        if trace.cost is not None:
+            cost = self._array(trace.cost, (count, width), np.float32, about, names)
+        self._not_negative(cost, "cost of the trace")
+        ended = trace.terminated if isinstance(trace, Trace) else np.zeros(count, bool)
+        return told_of(reward, cost, ended)
+
+    def _not_negative(self, cost: np.ndarray, what: str) -> None:
+        if (cost < 0).any():
+            row, k = np.argwhere(cost < 0)[0].tolist()
+            raise GussError(
+                f"{what} must be 0 or more (0 is safe), got {cost[row, k]} in row {row}, constraint "
+                f"{self.task.constraints[k].name!r}"
+            )
+
+    def _array(
+        self, value: Any, shape: tuple[int, ...], dtype: Any, what: str, labels: Sequence[str] = ()
+    ) -> np.ndarray:
+        """Finite numbers of that shape; `labels`: what the last axis is called."""
+        try:
+            with np.errstate(over="ignore"):  # becomes infinite, which is refused below
+                array = np.asarray(value, dtype)
+        except (TypeError, ValueError) as error:
+            raise GussError(f"{what} must be numbers of shape {shape}, got {value!r}: {error}") from error
+        if array.shape != shape:
+            raise GussError(f"{what} must have shape {shape} for task {self.task.name!r}, got {array.shape}")
+        if not np.isfinite(array).all():
+            bad = np.argwhere(~np.isfinite(array))[0].tolist()
+            places = [f"row {i}" for i in (bad[:-1] if labels else bad)] + [labels[i] for i in bad[-1:] if labels]
+            which = f" in {', '.join(places)}" if places else ""
+            raise GussError(f"{what} is not finite{which}: {np.array2string(array, threshold=20)}")
+        return array
+
+
+def costs_in_order(task: Task, trace: Trace) -> Trace:
+    """The trace with its costs in the order of the task's constraints: by name, where its file names them."""
+    if trace.cost_names is None:
+        return trace
+    names = [constraint.name for constraint in task.constraints]
+    return with_costs(trace, names, f"task {task.name!r}")._replace(cost_names=None)
+
+
+def _range(actions: Actions) -> str:
+    """Between which numbers actions are."""
+    if isinstance(actions, ContinuousActions):
+        return f"between {list(actions.low)} and {list(actions.high)}"
+    low, count = (np.asarray(x).reshape(actions.shape) for x in (actions.first, actions.num_values))
+    return f"whole numbers between {low.tolist()} and {(low + count - 1).tolist()}"

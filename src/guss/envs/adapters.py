@@ -1,0 +1,239 @@
+"""Any environment with Gymnasium's spaces, `reset` and `step` as vectors and a Task."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from guss.constraint import Constraint
+from guss.envs.thread_worker import AnyWorker, Failure, Worker
+from guss.envs.vector_steps import VectorSteps
+from guss.envs.wrappers import cost_value
+from guss.errors import GussError
+from guss.spaces import named
+from guss.task import Task
+from guss.types import Actions, ContinuousActions, DiscreteActions, Observations
+
+PATIENCE = 60.0
+"""Seconds that the first reset and the first step of an environment may take."""
+MOST_NUMBERS = 512
+"""An observation of more numbers than this is taken for a picture, which the models here cannot learn."""
+
+
+# ------------------------------------------------------------------------------------------------------------- spaces
+
+
+def observations_of(space: Any) -> Observations:
+    """Observations as a vector: Dict and Tuple are flattened, choices become one-hot."""
+    kinds = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple)
+    flat = spaces.flatten_space(space) if _made_of(space, kinds) else None
+    if not isinstance(flat, spaces.Box) or len(flat.shape) != 1:
+        raise GussError(
+            f"the observation space {space} cannot be written as a vector of numbers; guss takes Box, Discrete, "
+            f"MultiDiscrete, MultiBinary, and Dict and Tuple of them. Go on by a wrapper that gives the numbers that "
+            f"matter: gymnasium.wrappers.TransformObservation(env, function, Box(...))"
+        )
+    if not 1 <= flat.shape[0] <= MOST_NUMBERS:
+        raise GussError(
+            f"the observation space {space} has {flat.shape[0]} numbers; guss learns models of 1 to {MOST_NUMBERS}, "
+            f"not of pictures. Go on by a wrapper that gives the numbers that matter (positions, speeds): "
+            f"gymnasium.wrappers.TransformObservation(env, function, Box(...))"
+        )
+    low, high = np.asarray(flat.low, float), np.asarray(flat.high, float)
+    still = ~(low < high)  # a number that never changes
+    low, high = np.where(still, -np.inf, low), np.where(still, np.inf, high)
+    return Observations(tuple(low.tolist()), tuple(high.tolist()), names=_names_of(space))
+
+
+def _names_of(space: Any) -> tuple[str, ...] | None:
+    """The keys of a Dict as the names of its numbers; None where a space has no keys."""
+    if not isinstance(space, spaces.Dict):
+        return None
+    names: list[str] = []
+    for key, part in space.items():
+        inner, size = _names_of(part), int(spaces.flatdim(part))
+        names += [f"{key}"] if size == 1 else [f"{key} {name}" for name in inner or range(size)]
+    return tuple(names)
+
+
+def _made_of(space: Any, kinds: tuple[type, ...]) -> bool:
+    if isinstance(space, spaces.Dict):
+        return all(_made_of(part, kinds) for part in space.values())
+    if isinstance(space, spaces.Tuple):
+        return all(_made_of(part, kinds) for part in space)
+    return isinstance(space, kinds)
+
+
+def actions_of(space: Any) -> Actions:
+    """Actions as planners know them."""
+    if isinstance(space, spaces.Discrete):
+        return DiscreteActions((int(space.n),), (int(space.start),), scalar=True)
+    if isinstance(space, spaces.MultiDiscrete):
+        values, first = (tuple(int(x) for x in np.ravel(part)) for part in (space.nvec, space.start))
+        return DiscreteActions(values, first)
+    if isinstance(space, spaces.MultiBinary):
+        return DiscreteActions((2,) * math.prod(space.shape))
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        low, high = np.ravel(space.low).astype(float), np.ravel(space.high).astype(float)
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            bad = int(np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))[0])
+            raise GussError(
+                f"the action space {space} is not bounded in dimension {bad}, so no action can be drawn from it. Go on "
+                f"by bounds that the system can take: gymnasium.wrappers.TransformAction(env, function, Box(low, high))"
+            )
+        return ContinuousActions(tuple(low.tolist()), tuple(high.tolist()))
+    raise GussError(
+        f"guss cannot plan for the action space {space}; it takes a Box of floats, Discrete, MultiDiscrete and "
+        f"MultiBinary. Go on by a wrapper that takes one of them: "
+        f"gymnasium.wrappers.TransformAction(env, function, space)"
+    )
+
+
+class Adapted(VectorSteps):
+    """An environment as guss uses it: `VectorSteps`, and what its spaces and wrappers say of it."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observations, self.actions = observations_of(env.observation_space), actions_of(env.action_space)
+        if self.action_start is not None and isinstance(self.actions, DiscreteActions):
+            first = tuple(a + b for a, b in zip(self.actions.first, self.action_start, strict=True))
+            self.actions = replace(self.actions, start=first)
+        self.observations = named(self.observations, self._attribute("observation_names"))
+        self.actions = named(self.actions, self._attribute("action_names"))
+
+    def _attribute(self, name: str) -> Any:
+        """An attribute of the environment or of one that it wraps; None if there is none."""
+        has: Any = getattr(self.env, "has_wrapper_attr", lambda name: hasattr(self.env, name))
+        get: Any = getattr(self.env, "get_wrapper_attr", lambda name: getattr(self.env, name))
+        return get(name) if has(name) else None
+
+    @property
+    def hard_limits(self) -> tuple[str, ...]:
+        """Names of costs that are hard limits, as `guss.envs.wrappers.RedButton` tells them."""
+        return tuple(self._attribute("hard_limits") or ())
+
+    @property
+    def episode_length(self) -> int | None:
+        """After how many steps it ends its episodes, if it says."""
+        spec = getattr(self.env, "spec", None)
+        layer = self.env
+        while layer is not None:
+            if isinstance(layer, gymnasium.wrappers.TimeLimit):
+                return int(layer._max_episode_steps)
+            layer = getattr(layer, "env", None)
+        return None if spec is None else getattr(spec, "max_episode_steps", None)
+
+
+# -------------------------------------------------------------------------------------------------------------- costs
+
+
+def reported_costs(info: dict[str, Any]) -> dict[str, float] | None:
+    """The costs of one step by name: `info["costs"]`, or `info["cost"]` as "cost"; None if there are none."""
+    if isinstance(info.get("costs"), dict) and info["costs"]:
+        return {str(name): cost_value(value, f'info["costs"][{str(name)!r}]') for name, value in info["costs"].items()}
+    return {"cost": cost_value(info["cost"])} if "cost" in info else None
+
+
+def no_cost_error(name: str, info: dict[str, Any]) -> GussError:
+    """What to say to an environment without a cost, or without one that it reported before."""
+    if "costs" in info:
+        found = sorted(info["costs"]) if isinstance(info["costs"], dict) else type(info["costs"]).__name__
+        return GussError(
+            f'the environment {name} must report every cost by name on every step: info["costs"] is a dict with all of '
+            f"them, 0 where nothing is unsafe; got {found}"
+        )
+    return GussError(
+        f"the environment {name} does not say what is unsafe: `info` has {sorted(map(str, info)) or 'nothing'}; "
+        f'expected info["cost"], 1 on an unsafe step and 0 elsewhere, or info["costs"] with several by name. Or '
+        f"describe the cost in a Task (docs/own-env.md), or say --without-cost if nothing is unsafe"
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- the Task
+
+
+def describe(
+    env: Adapted,
+    name: str,
+    *,
+    episode_length: int | None = None,
+    without_cost: bool = False,
+    worker: AnyWorker | None = None,
+) -> Task:
+    """A Task of what an environment says of itself; reward, costs, behaviour and the end of episodes are learned.
+
+    To know the names of its costs it is reset and stepped once by `worker`, with the action nearest to zero.
+    """
+    length = episode_length or env.episode_length
+    if length is None:
+        raise GussError(
+            f"the environment {name} does not say how long its episodes are: wrap it in "
+            f"gymnasium.wrappers.TimeLimit(env, STEPS), or on the command line say --episode-length STEPS"
+        )
+    constraints: list[Constraint] = []
+    if not without_cost:
+        neutral = np.asarray(np.reshape(env.actions.neutral(), env.actions.shape), env.actions.dtype)
+        info = first_step(worker or Worker(lambda: env, owns=False), name, neutral)
+        try:
+            told = reported_costs(info)
+        except GussError as error:
+            raise GussError(f"the environment {name}, on its first step: {error}") from error
+        if told is None:
+            raise no_cost_error(name, info)
+        constraints = [Constraint(each, hard=each in env.hard_limits) for each in told]
+    return Task(
+        name=name,
+        observations=env.observations,
+        actions=env.actions,
+        reward=None,
+        constraints=constraints,
+        descriptor=None,
+        grid=None,
+        episode_length=length,
+        learns_end=True,
+    )
+
+
+def first_step(worker: AnyWorker, name: str, action: np.ndarray) -> dict[str, Any]:
+    """What an environment reports on its first step; one that cannot be reset or stepped is an error."""
+    asked(worker, f"the environment {name} fails on its first reset", "reset", 0)
+    return asked(worker, f"the environment {name} fails on its first step", "step", action)[4]
+
+
+def asked(worker: AnyWorker, failing: str, method: str, *args: Any) -> Any:
+    """What a worker answers; an error that begins with `failing` if it fails."""
+    worker.ask(method, args)
+    answer = worker.answer(PATIENCE)
+    if isinstance(answer, Failure):
+        why = f"it took longer than {PATIENCE:g} s" if answer.kind == "timeout" else answer.text
+        raise GussError(f"{failing}: {why}") from answer.error
+    return answer
+
+
+def check_spaces(env: Adapted, task: Task) -> None:
+    """A user's Task and environment must speak of the same observations and actions."""
+    if env.observations.size != task.observations.size:
+        raise GussError(
+            f"task {task.name!r} has observations of shape ({task.observations.size},), the environment's space "
+            f"{env.env.observation_space} makes ({env.observations.size},)"
+        )
+    mine, theirs = task.actions, env.actions
+    fits = type(mine) is type(theirs) and mine.shape == theirs.shape
+    if fits and isinstance(mine, ContinuousActions) and isinstance(theirs, ContinuousActions):
+        near = 1e-5 * (np.asarray(theirs.high) - np.asarray(theirs.low))
+        ends = ((mine.low, theirs.low), (mine.high, theirs.high))
+        fits = all((np.abs(np.asarray(a) - np.asarray(b)) <= near).all() for a, b in ends)
+    elif fits and isinstance(mine, DiscreteActions) and isinstance(theirs, DiscreteActions):
+        fits = (mine.num_values, mine.first, mine.scalar) == (theirs.num_values, theirs.first, theirs.scalar)
+    if not fits:
+        message = f"task {task.name!r} has the actions {mine}, the environment has {env.env.action_space}"
+        if isinstance(mine, DiscreteActions) and isinstance(theirs, DiscreteActions) and mine.scalar != theirs.scalar:
+            single = "a single number" if theirs.scalar else "an array of one number"
+            message += f": its action is {single}, so write DiscreteActions({theirs.num_values}, start={theirs.first}, "
+            message += f"scalar={theirs.scalar})"
+        raise GussError(message)

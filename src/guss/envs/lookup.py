@@ -1,0 +1,176 @@
+"""Environments by name: bundled ones, Gymnasium ids, and functions of the user's files.
+
+find_env("safe-pendulum")            a bundled one
+find_env("my_module:make_env")       a function of a module or a file (`plant.py:make_env`)
+find_env("CartPole-v1")              a Gymnasium id
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from guss.envs import ENVS, EnvSpec
+from guss.envs.adapters import Adapted, asked, check_spaces, describe
+from guss.envs.process_worker import ProcessWorker
+from guss.envs.thread_worker import AnyWorker, Worker, about_close, close_by
+from guss.errors import GussError, GussWarning
+from guss.plugins import functions_in, load_object, located
+from guss.task import Task
+from guss.usercode import check_user_code
+from guss.validation import convert
+
+HOW = "Name your own as file.py:function or module:function; `guss list` shows the bundled ones"
+
+
+def find_env(
+    name: str,
+    *,
+    episode_length: int | None = None,
+    without_cost: bool = False,
+    process: bool = False,
+    folder: Path | None = None,
+) -> EnvSpec:
+    """The environment of that name: a bundled one, a Gymnasium id, or `module:function` (or `file.py:function`).
+
+    The function returns a Gymnasium environment, a pair (environment, Task) where reward and cost are known, or a Task
+    with `step` and `reset`, whose episodes are then compiled. `process`: where an environment must be stepped to
+    describe it, this is done in its own process. `folder`: where its module or file is looked for first, before the
+    current one.
+    """
+    convert(name, str, "the environment's name")
+    ours = {entry.item.gym_id: entry.item for entry in ENVS} | {entry.name: entry.item for entry in ENVS}
+    if name not in ours:
+        check_user_code(f"the environment {name!r}")
+        return _own(name, Path.cwd(), folder, episode_length, without_cost, process)
+    if episode_length is not None or without_cost:
+        raise GussError(f"{name} is described already: --episode-length and --without-cost are for others")
+    return ours[name]
+
+
+@cache
+def _own(
+    name: str, cwd: Path, folder: Path | None, episode_length: int | None, without_cost: bool, process: bool
+) -> EnvSpec:
+    """Described once in a process, since that takes a reset and a step."""
+    source = name
+    if ":" in name:
+        found, source = load_object(name, folder), located(name, folder)
+    elif name in gymnasium.registry:
+        found = partial(gymnasium.make, name, disable_env_checker=True)
+    else:
+        raise unknown_env(name)
+    how: Any = {"episode_length": episode_length, "without_cost": without_cost}
+    return replace(spec_of(found, name, **how, process=source if process else None), source=source)
+
+
+def unknown_env(name: str) -> GussError:
+    """A name that is no environment: what it may have meant."""
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            return GussError(f"there is no file {name!r}; an environment of your own is named file.py:function")
+        found = functions_in(Path(name))
+        choice = f": {' or '.join(f'{name}:{each}' for each in found)}" if found else f", as in {name}:make_env"
+        return GussError(f"{name!r} is a file: name the function in it that makes the environment{choice}")
+    known = [*(entry.name for entry in ENVS), *gymnasium.registry]
+    lower = {each.lower(): each for each in known}
+    like = name.lower().replace("_", "-")
+    near = difflib.get_close_matches(like, lower, n=3, cutoff=0.8) or difflib.get_close_matches(like, lower, n=1)
+    hint = f" Did you mean {' or '.join(repr(lower[each]) for each in near)}?" if near else ""
+    return GussError(f"unknown environment {name!r}.{hint} {HOW}; other Gymnasium ids need --plugin MODULE")
+
+
+class _First:
+    """What a name stands for, made and tried in one thread: some environments must be used where they were made."""
+
+    def __init__(self, found: Callable[[], Any]) -> None:
+        self.found = found
+        self.env: Any = None
+
+    def make(self) -> Any:
+        return self.found()
+
+    def adapt(self, env: Any) -> Adapted:
+        self.env = Adapted(env)
+        return self.env
+
+    def reset(self, seed: int) -> Any:
+        return self.env.reset(seed)
+
+    def step(self, action: Any) -> Any:
+        return self.env.step(action)
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def spec_of(
+    found: Any, name: str, *, episode_length: int | None = None, without_cost: bool = False, process: str | None = None
+) -> EnvSpec:
+    """The EnvSpec of what a name stands for. `process`: the name by which a child process finds it, to try it there."""
+    if isinstance(found, EnvSpec):
+        return found
+    if isinstance(found, Task):
+        return EnvSpec("", lambda: found)
+    if isinstance(found, gymnasium.Env):
+        raise GussError(f"{name} is an environment; give a function that makes one, since every seed needs its own")
+    if not callable(found):
+        raise GussError(
+            f"{name} must be a function that makes an environment, or a guss.Task, got {type(found).__name__}"
+        )
+    _check_arguments(found, name)
+    here = Worker(partial(_First, found), owns=False)
+    made = asked(here, f"{name} could not make its environment", "make")
+    if isinstance(made, Task | EnvSpec):
+        return spec_of(made, name)
+    first, known = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if (known is not None and not isinstance(known, Task)) or not hasattr(first, "step"):
+        raise GussError(
+            f"{name} must return an environment, a pair (environment, guss.Task) or a guss.Task, got "
+            f"{type(first if known is None else known).__name__}" + (": is a `return` missing?" if made is None else "")
+        )
+    env: Adapted = asked(here, name, "adapt", first)
+    try:
+        if known is None:
+            worker: AnyWorker = here if process is None else ProcessWorker(process)
+            how: Any = {"episode_length": episode_length, "without_cost": without_cost}
+            task = describe(env, name, **how, worker=worker)
+        else:
+            task = known.with_end(hosted=True)
+            check_spaces(env, task)
+    finally:
+        if (failure := close_by(here)) is not None:
+            warnings.warn(about_close(failure), GussWarning, stacklevel=2)
+
+    def make_env() -> Adapted:
+        again = found()
+        return Adapted(again[0] if known is not None else again)
+
+    return EnvSpec("", lambda: task, make_env=make_env)
+
+
+def _check_arguments(found: Any, name: str) -> None:
+    try:
+        inspect.signature(found).bind()
+    except TypeError as error:
+        raise GussError(
+            f"{name} is called without arguments, and it takes {inspect.signature(found)} ({error}): write a function "
+            f"that fills them in, as `def make_env(): return {name.rpartition(':')[2]}(...)`"
+        ) from error
+    except ValueError:  # a signature that Python does not know: then calling it shows
+        return
+
+
+def as_maker(spec: EnvSpec) -> Callable[[], Adapted]:
+    """A function that makes one more of them."""
+    if spec.make_env is not None:
+        return spec.make_env
+    return lambda: Adapted(gymnasium.make(spec.gym_id, disable_env_checker=True))

@@ -1,0 +1,137 @@
+"""An environment in its own thread: a step that raises or takes too long is an answer, and not the end."""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import queue
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+from guss.errors import GussWarning, in_one_line
+
+CLOSE_PATIENCE = 5.0
+"""Seconds that `close` of an environment may take."""
+
+
+class Failure:
+    """What went wrong in an environment, as an episode's record says it."""
+
+    def __init__(self, kind: str, text: str, error: BaseException | None = None) -> None:
+        self.kind, self.text, self.error = kind, text, error
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """What an environment raised; `SystemExit` and `KeyboardInterrupt` are errors like others there."""
+        return cls("error", in_one_line(error), error)
+
+    @classmethod
+    def timeout(cls, what: str, seconds: float) -> Failure:
+        """Something took longer than it may."""
+        return cls("timeout", f"{what} took longer than {seconds:g} s")
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+@runtime_checkable
+class AnyWorker(Protocol):
+    """Calls an environment somewhere else: in a thread (`Worker`) or in a process (`guss.envs.process_worker`)."""
+
+    lost: bool
+    """Whether it took too long or died, so that it answers no more."""
+
+    def ask(self, method: str, args: tuple[Any, ...]) -> None:
+        """Begin a call."""
+
+    def answer(self, timeout: float) -> Any:
+        """What the call returned, or a Failure."""
+
+
+class _GiveUp(BaseException):
+    """Raised inside a thread whose environment took too long: ends Python code that would never return."""
+
+
+class Worker:
+    """Makes an environment and calls it, all in one thread, as some environments want it.
+
+    A thread cannot be killed. One that took too long is asked to give up, which ends a loop in Python; where it waits
+    in foreign code it is left behind, and ends with the process.
+    """
+
+    def __init__(self, make: Callable[[], Any], *, owns: bool = True) -> None:
+        """`owns`: close the environment when the worker goes; False for one that belongs to the caller."""
+        self.lost = False
+        self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        ends = (make, owns, self._calls, self._answers)  # not the worker itself: it may go while the thread waits
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(_serve, *ends), daemon=True, name="guss environment")
+        self._thread.start()
+
+    def __del__(self) -> None:
+        self._calls.put(None)
+
+    def ask(self, method: str, args: tuple[Any, ...]) -> None:
+        """Begin a call."""
+        self._calls.put((method, args))
+
+    def answer(self, timeout: float) -> Any:
+        """What the call returned, or a Failure."""
+        try:
+            return self._answers.get(timeout=timeout)
+        except queue.Empty:
+            self.lost = True
+            self._give_up()
+            return Failure.timeout("a step", timeout)
+
+    def _give_up(self) -> None:
+        number = self._thread.ident
+        if number is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(number), ctypes.py_object(_GiveUp))
+
+
+def _serve(make: Callable[[], Any], owns: bool, calls: queue.SimpleQueue[Any], answers: queue.SimpleQueue[Any]) -> None:
+    env: Any = None
+    try:
+        while (call := calls.get()) is not None:
+            method, args = call
+            try:
+                env = make() if env is None else env
+                answers.put(getattr(env, method)(*args))
+            except _GiveUp:
+                raise
+            except BaseException as error:  # whatever an environment raises; Ctrl-C only reaches the main thread
+                answers.put(Failure.of(error))
+        if env is not None and owns and (failure := close_env(env)) is not None:
+            warnings.warn(about_close(failure), GussWarning, stacklevel=1)
+    except _GiveUp:
+        return
+
+
+def close_env(env: Any) -> Failure | None:
+    """Close an environment that is no longer needed."""
+    try:
+        env.close()
+    except _GiveUp:
+        raise
+    except BaseException as error:  # see _serve
+        return Failure.of(error)
+    return None
+
+
+def close_by(worker: AnyWorker) -> Failure | None:
+    """The same by a worker; it must not take long."""
+    if worker.lost:
+        return None
+    worker.ask("close", ())
+    answer = worker.answer(CLOSE_PATIENCE)
+    return answer if isinstance(answer, Failure) else None
+
+
+def about_close(failure: Failure) -> str:
+    """What to say where `close` failed: nothing is lost by it."""
+    why = f"it took longer than {CLOSE_PATIENCE:g} s" if failure.kind == "timeout" else failure.text
+    return f"close() of the environment failed, which changes no result: {why}"

@@ -1,0 +1,330 @@
+"""Why an agent chose its last action: `agent.explain()`.
+
+What `act` found is kept; the other plans of that search are not, so they are searched again when somebody asks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from guss.collect.compiled import with_model_inputs
+from guss.collect.plan_step import alone, step_key
+from guss.envs.thresholds import find_thresholds
+from guss.errors import GussError
+from guss.planners.engine import Monitor, Particles, Plan, judge, plan_one
+from guss.task import Task
+from guss.types import Judged, Model, Planner, Rollout, Scores
+
+ALIKE = 0.01
+"""Share of an action's range up to which two plans begin alike."""
+
+
+class Decision(NamedTuple):
+    """What an agent's `act` did, and all that is needed to search again."""
+
+    phase: str
+    episode: int
+    step: int
+    obs: np.ndarray
+    action: np.ndarray
+    task: Task
+    """The one that scores steps."""
+    search: Search | None = None
+    """None where nothing was planned."""
+
+
+class Search(NamedTuple):
+    """A search as `act` made it: the arguments of `plan_step`, and its plan."""
+
+    planner: Planner
+    models: Model
+    planned: Task
+    obs: np.ndarray
+    key: PRNGKeyArray
+    t: np.integer
+    memory: PyTree
+    per_seed: bool
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class RunnerUp:
+    """The best plan that begins with another action."""
+
+    action: dict[str, float]
+    reward: float
+    """Sum over the plan."""
+    cost: float
+    hard: float
+
+    @property
+    def safe(self) -> bool:
+        """No cost and no hard violation."""
+        return self.cost <= 0 and self.hard <= 0
+
+
+@dataclass(frozen=True)
+class Approach:
+    """How near a plan comes to a limit on one dimension."""
+
+    constraint: str
+    dimension: str
+    limit: str
+    """As in "at most 75"."""
+    low: float | None
+    high: float | None
+    reached: float
+    """The predicted value nearest to the limit, or farthest beyond it, of any particle."""
+    step: int
+    """The step of the plan after which it is reached, 1 to `horizon`."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why an action was chosen; `str()` says it in a sentence. Rewards and costs are predictions."""
+
+    phase: str
+    """random, initial_policy or plan; in the first two nothing below `action` is known."""
+    episode: int
+    step: int
+    obs: dict[str, float]
+    action: dict[str, float]
+    horizon: int = 0
+    evaluated: int = 0
+    """Plans evaluated."""
+    safe_share: float | None = None
+    """Share of them predicted to be safe."""
+    broken_share: float | None = None
+    """Share of them whose prediction is not finite."""
+    unfamiliar_share: float | None = None
+    """Share of the chosen plan's predicted states that are far from all data; None: the model cannot say."""
+    fallback: bool = False
+    """No prediction was usable: the action is the task's fallback."""
+    reward: float | None = None
+    """Of the chosen plan, summed over its steps; mean over particles."""
+    costs: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Steps of the chosen plan that violate each constraint, by the worst particle."""
+    path: dict[str, list[float]] = dataclasses.field(default_factory=dict)
+    """Where the chosen plan leads, step by step; mean over particles."""
+    approaches: tuple[Approach, ...] = ()
+    """How near it comes to constraints that are limits of one dimension."""
+    runner_up: RunnerUp | None = None
+    ignores_cost: bool = False
+    """The planner compares plans by their reward alone."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; numbers that are not finite are None."""
+        return _plain(dataclasses.asdict(self))
+
+    def __str__(self) -> str:
+        chosen = f"Chose {_named_text(self.action)}"
+        if self.phase == "random":
+            return f"{chosen} at random: episode {self.episode} is an initial episode, nothing was planned."
+        if self.phase == "initial_policy":
+            return f"{chosen} by initial_policy: episode {self.episode} is an initial episode, nothing was planned."
+        if self.fallback:
+            return f"{chosen}, the fallback action: none of {self.evaluated} plans has a usable prediction."
+        parts = [self._why(), *map(self._approach, self.approaches)]
+        if self.unfamiliar_share:
+            parts.append(f"{100 * self.unfamiliar_share:.0f} % of its predicted states are far from all data")
+        if self.broken_share:
+            parts.append(f"{100 * self.broken_share:.0f} % of all plans have no finite prediction")
+        return f"{chosen}: {', '.join(parts)}; {self._rival()}."
+
+    def _why(self) -> str:
+        assert self.reward is not None
+        assert self.safe_share is not None
+        earned = f"{_per_step(self.reward, self.horizon)} per step over {self.horizon} steps"
+        safe = round(self.safe_share * self.evaluated)
+        counted = f"of {self.evaluated} plans {safe} {'is' if safe == 1 else 'are'} predicted safe"
+        if not self.costs or self.ignores_cost:
+            return f"{counted + '; ' if self.costs else f'of {self.evaluated} plans '}this one earns most ({earned})"
+        violated = [f"{name} on {count:.3g} of {self.horizon} steps" for name, count in self.costs.items() if count > 0]
+        if violated:
+            none = f"none of {self.evaluated} plans is predicted safe" if safe == 0 else counted
+            return f"{none}; this one is the least unsafe ({', '.join(violated)}) and earns {earned}"
+        return f"{counted}; this one earns most of them ({earned})"
+
+    def _approach(self, each: Approach) -> str:
+        reached = f"{each.dimension} reaches {each.reached:.4g}"
+        if each.low is None or each.high is None:
+            return f"{reached} of {each.limit} at step {each.step}"
+        inside = each.low <= each.reached <= each.high
+        return f"{reached} at step {each.step}, {'within' if inside else 'beyond'} {each.limit}"
+
+    def _rival(self) -> str:
+        rival = self.runner_up
+        if rival is None:
+            return "no other plan begins with another action"
+        unsafe = "" if rival.safe or not self.costs else ", and is predicted unsafe"
+        earned = _per_step(rival.reward, self.horizon)
+        return f"the runner-up, {_named_text(rival.action)}, earns {earned}{unsafe}"
+
+
+def _per_step(reward: float, horizon: int) -> str:
+    return f"{reward / horizon:.4g}"
+
+
+def _named_text(action: dict[str, float]) -> str:
+    return ", ".join(f"{name} = {value:.3g}" for name, value in action.items())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# --------------------------------------------------------------------------------------------------------- the search
+
+
+class _Found(NamedTuple):
+    """Every plan that was evaluated, [M, …]."""
+
+    action: Shaped[Array, "..."]  # its first
+    hard: Float[Array, "M"]
+    cost: Float[Array, "M"]
+    reward: Float[Array, "M"]
+    finite: Array
+
+
+class _Beginnings(Monitor):
+    """Keeps the first action and the scores of every plan."""
+
+    num_plans: int = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+    dtype: Any = eqx.field(static=True)
+
+    def init(self) -> tuple[Int[Array, ""], _Found]:
+        number = jnp.zeros((self.num_plans,))
+        action = jnp.zeros((self.num_plans, *self.shape), self.dtype)
+        return jnp.zeros((), jnp.int32), _Found(action, number, number, number, number > 0)
+
+    def update(self, seen: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
+        count, found = seen
+        new = _Found(rollouts.action[:, 0, 0], scores.hard, scores.cost, scores.reward, scores.finite)
+        write = lambda rows, more: jax.lax.dynamic_update_slice_in_dim(rows, more, count, axis=0)  # noqa: E731
+        return count + new.reward.shape[0], jax.tree.map(write, found, new)
+
+
+@partial(jax.jit, static_argnames="per_seed")
+def _search_again(
+    planner: Planner,
+    models: Model,
+    task: Task,
+    obs: Array,
+    key: PRNGKeyArray,
+    t: Array,
+    memory: PyTree,
+    per_seed: bool,
+    path: Rollout,
+) -> tuple[_Found, Judged]:
+    model, key = alone(models, per_seed), step_key(key, t)
+    planner = with_model_inputs(planner, model, task)
+    actions = planner.interface.actions
+    monitor = _Beginnings(planner.budget, actions.shape, actions.dtype)
+    found = plan_one(planner, model, task, obs, key, memory, monitor).seen[1]
+    return found, judge(Particles.of(model), task, path)
+
+
+# ---------------------------------------------------------------------------------------------------- the explanation
+
+
+def explain(decision: Decision | None) -> Explanation:
+    """Why this was decided; None: nothing was."""
+    if decision is None:
+        raise GussError(
+            "there is no action to explain yet: explain() is about the last act(obs). Whole episodes that learn() "
+            "runs as one compiled program do not call act"
+        )
+    task = decision.task
+    obs = dict(zip(task.observations.labels, np.asarray(decision.obs, float).tolist(), strict=True))
+    about: dict[str, Any] = {"phase": decision.phase, "episode": decision.episode, "step": decision.step, "obs": obs}
+    about["action"] = _named(task, decision.action)
+    if decision.search is None:
+        return Explanation(**about)
+    *arguments, plan = decision.search
+    found, judged = jax.device_get(_search_again(*arguments, plan.trajectory))
+    planner = decision.search.planner
+    figures = jax.device_get(plan.diagnostics)
+    path = np.asarray(plan.trajectory.next_obs)  # [P, H, D]
+    unfamiliar = float(figures.unfamiliar_share)
+    names = [constraint.name for constraint in task.constraints]
+    unsafe = (np.asarray(judged.cost) > 0).sum(axis=1).max(axis=0)  # the worst particle
+    labels = task.observations.labels
+    return Explanation(
+        **about,
+        horizon=planner.horizon,
+        evaluated=int(figures.evaluated),
+        safe_share=float(figures.safe_share),
+        broken_share=float(figures.broken_share),
+        unfamiliar_share=None if math.isnan(unfamiliar) else unfamiliar,
+        fallback=bool(figures.fallback),
+        reward=float(figures.reward),
+        costs=dict(zip(names, unsafe.astype(float).tolist(), strict=True)),
+        path=dict(zip(labels, path.mean(axis=0).astype(float).T.tolist(), strict=True)),
+        approaches=_approaches(task, decision, path),
+        runner_up=_runner_up(planner, task, decision.action, found),
+        ignores_cost=planner.judges in ("nothing", "reward"),
+    )
+
+
+def _named(task: Task, action: np.ndarray) -> dict[str, float]:
+    return dict(zip(task.actions.labels, np.ravel(action).astype(float).tolist(), strict=True))
+
+
+def _approaches(task: Task, decision: Decision, path: np.ndarray) -> tuple[Approach, ...]:
+    """The predicted value nearest to each limit, or farthest beyond it."""
+    states = np.concatenate([decision.obs[None], path.reshape(-1, path.shape[-1])])
+    states = states[np.isfinite(states).all(axis=1)]
+    actions = np.repeat(decision.action[None], len(states), axis=0)
+    found = []
+    for each in find_thresholds(task, states, actions):
+        values = path[..., each.dim]  # [P, H]
+        room = np.minimum(values - each.low, each.high - values)
+        if np.isnan(room).all():  # no prediction to say it of
+            continue
+        particle, step = np.unravel_index(np.nanargmin(room), room.shape)
+        found.append(
+            Approach(
+                constraint=each.constraint,
+                dimension=task.observations.labels[each.dim],
+                limit=each.text(),
+                low=each.low if math.isfinite(each.low) else None,
+                high=each.high if math.isfinite(each.high) else None,
+                reached=float(values[particle, step]),
+                step=int(step) + 1,
+            )
+        )
+    return tuple(found)
+
+
+def _runner_up(planner: Planner, task: Task, action: np.ndarray, found: _Found) -> RunnerUp | None:
+    """The best plan that begins otherwise, by what the planner compares."""
+    first = np.asarray(found.action, float).reshape(len(found.reward), -1)
+    low, high = (getattr(task.actions, end, None) for end in ("low", "high"))
+    near = 0.5 if low is None or high is None else ALIKE * (np.asarray(high) - np.asarray(low))
+    other = (np.abs(first - np.ravel(action)) > near).any(axis=1) & found.finite
+    if not other.any():
+        return None
+    safety = (found.hard, found.cost) if planner.judges in ("cost", "penalty") else ()
+    order = np.lexsort([-np.asarray(found.reward), *reversed(safety), ~other])
+    best = int(order[0])
+    return RunnerUp(
+        action=_named(task, np.asarray(found.action)[best]),
+        reward=float(found.reward[best]),
+        cost=float(found.cost[best]),
+        hard=float(found.hard[best]),
+    )

@@ -1,0 +1,130 @@
+"""TRPO (Schulman 2015) and CPO, constrained policy optimisation (Achiam 2017).
+
+One step an iteration, within a trust region KL ≤ δ. Gain and cost of the next policy are predicted by the surrogates
+
+    E ρ A    and    J_C + T · E ρ A_C    (eqs. 10 and 11; T steps an episode, undiscounted as the limit is)
+
+whose gradients g and b, and the Fisher matrix H, make the problem of trust_region.py. With c = (J_C − d) / T it is
+solved in closed form (eqs. 12 and 13, the whole case analysis of app. 10.2), by conjugate gradients on products with H;
+where no step is feasible, the step is towards safety alone (eq. 14). Backtracking accepts the first of x, 0.8 x, … that
+
+    keeps KL ≤ δ,    gains (unless it is a recovery),    and has E ρ A_C ≤ max(−c, 0).
+
+Deviations from Safety Gym's starter agents: what is said in on_policy.py. As there, H has 0.1 of the identity added.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from guss.errors import GussError
+from guss.methods import register_baseline
+from guss.methods.base import Experience, check_ranges
+from guss.methods.nets import Net, Policy, adam_step
+from guss.methods.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, episode_cost, mean_of
+from guss.methods.trust_region import Product, Vector, backtrack, cpo_step, trpo_step
+from guss.types import setting
+
+
+@register_baseline("trpo", paper="not in it")
+class Trpo(OnPolicy):
+    """Trust-region policy optimisation: reward alone."""
+
+    name = "trpo"
+    cg_steps: int = setting(10, "Steps of conjugate gradients.")
+    damping: float = setting(0.1, "Of the identity, added to the Fisher matrix.")
+    shrink: float = setting(0.8, "By how much a step that is not accepted is shortened.")
+    tries: int = setting(10, "How often.")
+
+    def __check_init__(self) -> None:
+        check_ranges(self, cg_steps=(1, math.inf), tries=(1, math.inf), damping=(0.0, math.inf))
+        if not 0.0 < self.shrink < 1.0:
+            raise GussError(f"{self.name}: shrink must be in (0, 1), got {self.shrink}")
+
+    def update(self, state: OnPolicyState, seen: Experience, key: PRNGKeyArray) -> tuple[OnPolicyState, dict[str, Any]]:
+        """One iteration: a step of the policy, then the value functions learn."""
+        rows, errors = self.rows(state, seen)
+        flat, unravel = ravel_pytree(state.policy)
+        before = state.policy.choice(rows.obs)
+
+        def surrogate(weights: Vector, advantage: Float[Array, "N"]) -> Float[Array, ""]:
+            """E ρ A."""
+            policy: Policy = unravel(weights)
+            ratio = jnp.exp(policy.log_prob(policy.choice(rows.obs), rows.raw) - rows.log_prob)
+            return mean_of(ratio * advantage, rows.weight)
+
+        def divergence(weights: Vector) -> Float[Array, ""]:
+            """KL of the old policy from the new, on average."""
+            policy: Policy = unravel(weights)
+            return mean_of(policy.kl(before, policy.choice(rows.obs)), rows.weight)
+
+        def product(x: Vector) -> Vector:
+            """Hx: the Hessian of KL at the old policy is the Fisher matrix."""
+            return jax.jvp(jax.grad(divergence), (flat,), (x,))[1] + self.damping * x
+
+        cost = episode_cost(seen)
+        gain = lambda w: surrogate(w, rows.advantage)  # noqa: E731
+        loss = lambda w: surrogate(w, rows.cost_advantage)  # noqa: E731
+        moved, told = self.step(flat, product, gain, loss, divergence, cost)
+        policy: Policy = unravel(moved)
+        critics = self.rescale_values(state.critics, rows)
+        nets, optimiser = self._learn_values(critics, state.critics_optimiser, rows, key)
+        told |= {
+            "episode_cost": cost,
+            "kl": divergence(moved),
+            "entropy": mean_of(policy.entropy(policy.choice(rows.obs)), rows.weight),
+        }
+        state = state._replace(policy=policy, critics=critics._replace(nets=nets), critics_optimiser=optimiser)
+        return self.learn_scale(state, seen), told | errors
+
+    def _learn_values(self, critics: Any, optimiser: Any, rows: Rows, key: PRNGKeyArray) -> tuple[Net, Any]:
+        def step(going: tuple[Net, Any], draw: Array) -> tuple[tuple[Net, Any], None]:
+            part = jax.tree.map(lambda x: x[draw], rows)
+            gradient = jax.grad(self.value_loss)(going[0], critics, part)
+            return adam_step(going[0], gradient, going[1], self.value_rate), None
+
+        draws = self.draws(rows.weight, key)
+        return jax.lax.scan(step, (critics.nets, optimiser), draws.reshape(-1, draws.shape[-1]))[0]
+
+    def step(
+        self, flat: Vector, product: Product, gain: Any, loss: Any, divergence: Any, cost: Float[Array, ""]
+    ) -> tuple[Vector, dict[str, Array]]:
+        """The policy's weights after the step, and what to log of it."""
+        x = trpo_step(product, jax.grad(gain)(flat), self.target_kl, self.cg_steps)
+        now = gain(flat)
+
+        def accept(there: Vector) -> Bool[Array, ""]:
+            return (divergence(there) <= self.target_kl) & (gain(there) >= now)
+
+        moved, share = backtrack(accept, flat, x, self.shrink, self.tries)
+        return moved, {"step_share": share}
+
+
+@register_baseline("cpo", paper="Sec. 5.2, app. C")
+class Cpo(Trpo, Constrained):
+    """Constrained policy optimisation: every step is to keep the expected cost within its limit."""
+
+    name = "cpo"
+
+    def step(
+        self, flat: Vector, product: Product, gain: Any, loss: Any, divergence: Any, cost: Float[Array, ""]
+    ) -> tuple[Vector, dict[str, Array]]:
+        """Eqs. 12 to 14."""
+        c = (cost - self.limit) / self.task.episode_length
+        found = cpo_step(product, jax.grad(gain)(flat), jax.grad(loss)(flat), c, self.target_kl, self.cg_steps)
+        now, costs = gain(flat), loss(flat)
+        recovering = found.case <= 1.0
+
+        def accept(there: Vector) -> Bool[Array, ""]:
+            near = divergence(there) <= self.target_kl
+            return near & (recovering | (gain(there) >= now)) & (loss(there) - costs <= jnp.maximum(-c, 0.0))
+
+        moved, share = backtrack(accept, flat, found.x, self.shrink, self.tries)
+        told = {"step_share": share, "case": found.case, "lambda": found.lam, "nu": found.nu}
+        return moved, told | {"cost_limit": jnp.asarray(self.limit)}

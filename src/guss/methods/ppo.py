@@ -1,0 +1,153 @@
+"""PPO (Schulman 2017) and PPO-Lagrangian (Ray, Achiam and Amodei 2019, sec. 4.1 of "Benchmarking safe exploration").
+
+PPO maximises the clipped objective, eq. 7:
+
+    L(θ) = E min(ρ A, clip(ρ, 1 − ε, 1 + ε) A),    ρ = π_θ(a|s) / π_old(a|s)
+
+PPO-Lagrangian puts a price λ on cost: (L(θ) − λ E ρ A_C) / (1 + λ), and moves it after every iteration by a step of
+Adam on a parameter before softplus, up while episodes cost more than the limit d, down while less: J_C − d.
+
+Deviations from Safety Gym's starter agents: about 80 steps on mini-batches of 400 rather than 80 on all steps, which
+takes a tenth of the time on batches this small (the policy stops where KL passes 1.5 times the target, judged after
+every pass, not every step); what is said in on_policy.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from guss.methods import register_baseline
+from guss.methods.base import Experience, check_positive
+from guss.methods.nets import Net, Policy, adam_step
+from guss.methods.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, episode_cost, mean_of
+from guss.types import setting
+
+STOP = 1.5  # times the target KL
+
+
+class _Going(NamedTuple):
+    """An update under way."""
+
+    policy: Policy
+    nets: Net
+    policy_optimiser: Any
+    critics_optimiser: Any
+    moving: Array
+    """False once the policy has moved far enough."""
+    passes: Array
+
+
+@register_baseline("ppo", paper="not in it")
+class Ppo(OnPolicy):
+    """Proximal policy optimisation: reward alone."""
+
+    name = "ppo"
+    clip: float = setting(0.2, "ε: how far a likelihood ratio may be from 1 and still count.")
+    policy_rate: float = setting(3e-4, "Learning rate of the policy.")
+
+    def __check_init__(self) -> None:
+        check_positive(self, "clip", "policy_rate")
+
+    def price(self, state: OnPolicyState) -> Float[Array, ""]:
+        """λ, what a unit of cost counts in units of reward."""
+        return jnp.zeros(())
+
+    def update(self, state: OnPolicyState, seen: Experience, key: PRNGKeyArray) -> tuple[OnPolicyState, dict[str, Any]]:
+        """One iteration."""
+        cost = episode_cost(seen)
+        state, told = self.pay(state, cost)
+        rows, errors = self.rows(state, seen)
+        critics, price = self.rescale_values(state.critics, rows), self.price(state)
+        before = state.policy.choice(rows.obs)
+
+        def objective(policy: Policy, part: Rows) -> Float[Array, ""]:
+            """Eq. 7, less the price of cost."""
+            ratio = jnp.exp(policy.log_prob(policy.choice(part.obs), part.raw) - part.log_prob)
+            near = jnp.clip(ratio, 1.0 - self.clip, 1.0 + self.clip)
+            gain = jnp.minimum(ratio * part.advantage, near * part.advantage)
+            return mean_of((gain - price * ratio * part.cost_advantage) / (1.0 + price), part.weight)
+
+        def step(going: _Going, draw: Array) -> tuple[_Going, None]:
+            part = jax.tree.map(lambda x: x[draw], rows)
+            uphill = jax.grad(lambda p: -objective(p, part))(going.policy)
+            moved, optimiser = adam_step(going.policy, uphill, going.policy_optimiser, self.policy_rate)
+            keep = lambda new, old: jnp.where(going.moving, new, old)  # noqa: E731
+            downhill = jax.grad(self.value_loss)(going.nets, critics, part)
+            nets, critics_optimiser = adam_step(going.nets, downhill, going.critics_optimiser, self.value_rate)
+            return going._replace(
+                policy=jax.tree.map(keep, moved, going.policy),
+                policy_optimiser=jax.tree.map(keep, optimiser, going.policy_optimiser),
+                nets=nets,
+                critics_optimiser=critics_optimiser,
+            ), None
+
+        def one_pass(going: _Going, draws: Array) -> tuple[_Going, Array]:
+            going, _ = jax.lax.scan(step, going, draws)
+            kl = mean_of(going.policy.kl(before, going.policy.choice(rows.obs)), rows.weight)
+            passes = going.passes + going.moving.astype(jnp.float32)
+            return going._replace(moving=going.moving & (kl <= STOP * self.target_kl), passes=passes), kl
+
+        draws = self.draws(rows.weight, key)
+        start = _Going(
+            state.policy,
+            critics.nets,
+            state.policy_optimiser,
+            state.critics_optimiser,
+            jnp.asarray(True),
+            jnp.zeros(()),
+        )
+        done, kls = jax.lax.scan(one_pass, start, draws)
+        choice = done.policy.choice(rows.obs)
+        ratio = jnp.exp(done.policy.log_prob(choice, rows.raw) - rows.log_prob)
+        far = (jnp.abs(ratio - 1.0) > self.clip).astype(jnp.float32)
+        state = state._replace(
+            policy=done.policy,
+            critics=critics._replace(nets=done.nets),
+            policy_optimiser=done.policy_optimiser,
+            critics_optimiser=done.critics_optimiser,
+        )
+        told |= {
+            "episode_cost": cost,
+            "kl": kls[-1],
+            "entropy": mean_of(done.policy.entropy(choice), rows.weight),
+            "clipped": mean_of(far, rows.weight),
+            "passes": done.passes,
+        }
+        return self.learn_scale(state, seen), told | errors
+
+    def pay(self, state: OnPolicyState, cost: Float[Array, ""]) -> tuple[OnPolicyState, dict[str, Array]]:
+        """What an iteration's cost does to its price: nothing."""
+        return state, {}
+
+
+@register_baseline("ppo-lagrangian", paper="Sec. 5.2, app. C")
+class PpoLagrangian(Ppo, Constrained):
+    """PPO with a price on cost that rises while episodes cost more than allowed."""
+
+    name = "ppo-lagrangian"
+    price_rate: float = setting(0.05, "Learning rate of the price, before softplus.")
+    first_price: float = setting(1.0, "λ at the start.")
+
+    def __check_init__(self) -> None:
+        check_positive(self, "price_rate", "first_price")
+
+    def init(self, key: PRNGKeyArray) -> OnPolicyState:
+        """As PPO's, with the first price."""
+        first = jnp.log(jnp.expm1(jnp.asarray(self.first_price, jnp.float32)))
+        return super().init(key)._replace(multiplier=first)
+
+    def price(self, state: OnPolicyState) -> Float[Array, ""]:
+        """λ = softplus(ν)."""
+        return jax.nn.softplus(state.multiplier)
+
+    def pay(self, state: OnPolicyState, cost: Float[Array, ""]) -> tuple[OnPolicyState, dict[str, Array]]:
+        """A step of Adam on ν, by J_C − d."""
+        multiplier, optimiser = adam_step(
+            state.multiplier, self.limit - cost, state.multiplier_optimiser, self.price_rate
+        )
+        state = state._replace(multiplier=multiplier, multiplier_optimiser=optimiser)
+        return state, {"price": self.price(state), "cost_limit": jnp.asarray(self.limit)}

@@ -1,0 +1,251 @@
+"""SAC, soft actor-critic (Haarnoja 2018b, "Soft actor-critic algorithms and applications").
+
+Two critics learn Q by the target of eqs. 3 and 5, r + γ (min_i Q̄_i(s', a') − α log π(a'|s')), the actor maximises
+min_i Q_i(s, a) − α log π(a|s) (eq. 9), and α follows the entropy towards −dim(a) (eq. 18). Q̄ follow Q slowly (τ).
+
+Deviation: a whole episode is played, then as many updates are made as it had steps (times `updates`), instead of one
+after every step. Observations are standardised by what was seen so far, and rewards measured in units of the range that
+was seen, since returns here are in the hundreds and nets start near zero; α is learned, so that changes no optimum.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from guss.errors import GussError
+from guss.methods import register_baseline
+from guss.methods.base import Baseline, Experience, check_positive
+from guss.methods.nets import LOG_2PI, Net, Running, adam_step, apply_net, make_net
+from guss.models.mdn import encoded
+from guss.models.training import Data, append, check_buffer, empty_data
+from guss.types import ContinuousActions, setting
+from guss.validation import MAX_INT
+
+LOG_STD = (-5.0, 2.0)
+LOG_2 = 0.6931471805599453
+
+
+class Batch(NamedTuple):
+    """Transitions to learn from; observations standardised, actions in ±1, rewards in units of their range."""
+
+    obs: Float[Array, "N D"]
+    action: Float[Array, "N A"]
+    reward: Float[Array, "N"]
+    next_obs: Float[Array, "N D"]
+    ended: Bool[Array, "N"]
+    unsafe: Bool[Array, "N"]
+    """Where the target is `doom`, whatever follows; nowhere for SAC itself."""
+    weight: Float[Array, "N"]
+
+
+class Learned(NamedTuple):
+    """The nets of one seed."""
+
+    actor: Net
+    critics: Net  # every array with a leading axis 2
+    targets: Net
+    log_alpha: Float[Array, ""]
+    actor_optimiser: Any
+    critics_optimiser: Any
+    alpha_optimiser: Any
+
+
+class SacState(NamedTuple):
+    """What SAC has learned, and all it has seen."""
+
+    nets: Learned
+    scale: Running
+    data: Data  # with reward, costs and ends
+
+
+class Rewards(NamedTuple):
+    """What rewards were seen."""
+
+    low: Float[Array, ""]
+    high: Float[Array, ""]
+
+    @property
+    def unit(self) -> Float[Array, ""]:
+        """By which rewards are divided for the nets."""
+        return jnp.maximum(self.high - self.low, 1e-6)
+
+
+def squashed(outputs: Float[Array, "*lead M"], noise: Float[Array, "*lead A"]) -> tuple[Array, Array]:
+    """A draw of tanh(N(mean, std)) in ±1, and its log density (app. C)."""
+    mean, raw = jnp.split(outputs, 2, axis=-1)
+    low, high = LOG_STD
+    log_std = low + 0.5 * (high - low) * (jnp.tanh(raw) + 1.0)
+    draw = mean + jnp.exp(log_std) * noise
+    normal = -0.5 * (noise**2 + 2.0 * log_std + LOG_2PI)
+    narrower = 2.0 * (LOG_2 - draw - jax.nn.softplus(-2.0 * draw))  # log(1 − tanh²)
+    return jnp.tanh(draw), jnp.sum(normal - narrower, axis=-1)
+
+
+def q_values(critics: Net, obs: Float[Array, "N D"], action: Float[Array, "N A"]) -> Float[Array, "2 N"]:
+    """Both critics."""
+    both = jnp.concatenate([obs, action], axis=-1)
+    return jax.vmap(lambda net: apply_net(net, both, jax.nn.relu)[:, 0])(critics)
+
+
+def target_of(batch: Batch, soft_value: Float[Array, "N"], gamma: float, doom: Float[Array, ""]) -> Float[Array, "N"]:
+    """What Q is to become: r + γ V(s'), or `doom` for a transition that is unsafe."""
+    ahead = jnp.where(batch.ended, 0.0, soft_value)
+    return jnp.where(batch.unsafe, doom, batch.reward + gamma * ahead)
+
+
+@register_baseline("sac", paper="not in it")
+class Sac(Baseline):
+    """Soft actor-critic: reward alone, from everything seen so far."""
+
+    name = "sac"
+    random_first = True
+    continuous_only = True
+    seed_by_seed = True
+    defaults = {"episodes": 50}  # noqa: RUF012
+
+    hidden: tuple[int, ...] = setting((256, 256), "Layers of the actor and of both critics, ReLU.")
+    rate: float = setting(3e-4, "Learning rate of all of them and of α.")
+    gamma: float = setting(0.99, "Discount.")
+    tau: float = setting(0.005, "How fast the target critics follow.")
+    batch: int = setting(256, "Transitions in an update.")
+    updates: float = setting(1.0, "Updates for every step.")
+
+    def __check_init__(self) -> None:
+        check_positive(self, "rate", "updates")
+        if self.updates * self.task.episode_length > MAX_INT:
+            raise GussError(f"{self.name}: an episode has at most {MAX_INT} updates, got {self.updates} for every step")
+        check_buffer(f"{self.name}: its episodes", self.task, self.capacity)
+        if not 0.0 < self.gamma < 1.0 or not 0.0 < self.tau <= 1.0:
+            raise GussError(f"{self.name}: gamma in (0, 1) and tau in (0, 1], got {self.gamma} and {self.tau}")
+
+    @property
+    def num_updates(self) -> int:
+        """Of an episode."""
+        return max(1, round(self.updates * self.task.episode_length))
+
+    # -------------------------------------------------------------------------------------------------- nets
+
+    def first_nets(self, key: PRNGKeyArray) -> Learned:
+        """Untrained."""
+        size, width = self.task.observations.size, self.task.actions.shape[0]
+        key_actor, key_critics = jax.random.split(key)
+        actor = make_net(key_actor, (size, *self.hidden, 2 * width), last=0.1)
+        make = lambda k: make_net(k, (size + width, *self.hidden, 1))  # noqa: E731
+        critics = jax.vmap(make)(jax.random.split(key_critics))
+        adam, log_alpha = optax.scale_by_adam(), jnp.log(jnp.asarray(0.1, jnp.float32))
+        return Learned(
+            actor, critics, critics, log_alpha, adam.init(actor), adam.init(critics), adam.init(log_alpha)
+        )  # fmt: skip
+
+    def learn_from(self, nets: Learned, batch: Batch, doom: Float[Array, ""], key: PRNGKeyArray) -> tuple[Any, Any]:
+        """One update of everything."""
+        alpha, total = jnp.exp(nets.log_alpha), jnp.sum(batch.weight)
+        noise = jax.random.normal(key, (2, *batch.action.shape))
+        next_action, next_log = squashed(apply_net(nets.actor, batch.next_obs, jax.nn.relu), noise[0])
+        ahead = jnp.min(q_values(nets.targets, batch.next_obs, next_action), axis=0) - alpha * next_log
+        target = target_of(batch, ahead, self.gamma, doom)
+
+        def critic_loss(critics: Net) -> Array:
+            errors = q_values(critics, batch.obs, batch.action) - target[None]
+            return 0.5 * jnp.sum(errors**2 * batch.weight[None]) / total
+
+        loss, gradient = jax.value_and_grad(critic_loss)(nets.critics)
+        critics, critics_optimiser = adam_step(nets.critics, gradient, nets.critics_optimiser, self.rate)
+
+        def actor_loss(actor: Net) -> tuple[Array, Array]:
+            action, log_prob = squashed(apply_net(actor, batch.obs, jax.nn.relu), noise[1])
+            value = jnp.min(q_values(critics, batch.obs, action), axis=0)
+            return jnp.sum((alpha * log_prob - value) * batch.weight) / total, jnp.sum(log_prob * batch.weight) / total
+
+        (_, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(nets.actor)
+        actor, actor_optimiser = adam_step(nets.actor, gradient, nets.actor_optimiser, self.rate)
+        wanted = -jnp.asarray(batch.action.shape[1], jnp.float32)
+        log_alpha, alpha_optimiser = adam_step(nets.log_alpha, -(log_prob + wanted), nets.alpha_optimiser, self.rate)
+        follow = lambda slow, fast: slow + self.tau * (fast - slow)  # noqa: E731
+        targets = jax.tree.map(follow, nets.targets, critics)
+        told = {"critic_loss": loss, "entropy": -log_prob, "alpha": alpha, "q": jnp.sum(target * batch.weight) / total}
+        nets = Learned(actor, critics, targets, log_alpha, actor_optimiser, critics_optimiser, alpha_optimiser)
+        return nets, told
+
+    # ------------------------------------------------------------------------------------------------ acting
+
+    def executed(self, action: Float[Array, "A"]) -> Float[Array, "A"]:
+        """An action in ±1 as the system gets it."""
+        assert isinstance(self.task.actions, ContinuousActions)
+        low, high = self.task.actions.bounds()
+        return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * action, low, high)
+
+    def draw(self, nets: Learned, scale: Running, obs: Float[Array, "D"], noise: Float[Array, "A"]) -> Array:
+        """An action by the policy as it is."""
+        outputs = apply_net(nets.actor, scale.standardised(obs), jax.nn.relu)
+        return self.executed(squashed(outputs, noise)[0])
+
+    def act(self, state: Any, obs: Float[Array, "D"], key: PRNGKeyArray) -> tuple[Array, tuple[()]]:
+        """A draw from the policy."""
+        return self.draw(state.nets, state.scale, obs, jax.random.normal(key, self.task.actions.shape)), ()
+
+    def best_action(self, state: Any, obs: Float[Array, "D"], key: PRNGKeyArray) -> Array:
+        """The policy's mean, as SAC is judged."""
+        return self.draw(state.nets, state.scale, obs, jnp.zeros(self.task.actions.shape))
+
+    # ---------------------------------------------------------------------------------------------- learning
+
+    def init(self, key: PRNGKeyArray) -> SacState:
+        """Untrained nets, nothing seen."""
+        ends, constraints = self.task.interface(), len(self.task.constraints)
+        room = self.capacity + self.task.episode_length
+        data = empty_data(ends.obs_size, ends.actions.shape, ends.actions.dtype, room, 2 + constraints)
+        return SacState(self.first_nets(key), Running(jnp.zeros(()), ends.obs_shift, ends.obs_scale**2), data)
+
+    def remember(self, state: Any, seen: Experience) -> Any:
+        """The state with one more episode's transitions."""
+        one = jax.tree.map(lambda x: x[0], seen._replace(note=()))
+        told = jnp.concatenate([one.reward[:, None], one.cost, one.ended[:, None].astype(jnp.float32)], axis=1)
+        count = jnp.sum(one.happened, dtype=jnp.int32)
+        more = Data(one.obs, one.action, one.next_obs, one.use, count, told)
+        scale = state.scale.add(one.obs, one.happened.astype(jnp.float32))
+        return state._replace(data=append(state.data, more), scale=scale)
+
+    def rewards(self, data: Data) -> Rewards:
+        """The range of rewards seen so far."""
+        assert data.told is not None
+        real, reward = jnp.arange(len(data.use)) < data.filled, data.told[:, 0]
+        return Rewards(jnp.min(jnp.where(real, reward, jnp.inf)), jnp.max(jnp.where(real, reward, -jnp.inf)))
+
+    def real_batch(self, state: Any, rows: Array, unit: Float[Array, ""]) -> Batch:
+        """Transitions of the system itself."""
+        data, told = state.data, state.data.told[rows]
+        return Batch(
+            obs=state.scale.standardised(data.obs[rows]),
+            action=jax.vmap(lambda a: encoded(self.task.actions, a))(data.action[rows]),
+            reward=told[:, 0] / unit,
+            next_obs=state.scale.standardised(data.next_obs[rows]),
+            ended=told[:, -1] > 0.0,
+            unsafe=jnp.any(told[:, 1:-1] > 0.0, axis=1),
+            weight=jnp.ones(len(rows)),
+        )
+
+    def update(self, state: SacState, seen: Experience, key: PRNGKeyArray) -> tuple[SacState, dict[str, Array]]:
+        """Remember the episode, then learn from all that is remembered."""
+        state = self.remember(state, seen)
+        unit = self.rewards(state.data).unit
+
+        def step(nets: Learned, key: PRNGKeyArray) -> tuple[Learned, dict[str, Array]]:
+            key_rows, key_noise = jax.random.split(key)
+            batch = self.real_batch(state, drawn(key_rows, self.batch, state.data.filled), unit)
+            batch = batch._replace(unsafe=jnp.zeros_like(batch.unsafe))
+            return self.learn_from(nets, batch, jnp.zeros(()), key_noise)
+
+        nets, told = jax.lax.scan(step, state.nets, jax.random.split(key, self.num_updates))
+        return state._replace(nets=nets), jax.tree.map(lambda x: jnp.mean(x), told)
+
+
+def drawn(key: PRNGKeyArray, count: int, below: Array) -> Array:
+    """`count` row numbers, with replacement."""
+    rows = (jax.random.uniform(key, (count,)) * below.astype(jnp.float32)).astype(jnp.int32)
+    return jnp.minimum(rows, below - 1)

@@ -1,0 +1,196 @@
+"""Safe-MBPO: SAC in a learned model, where what is unsafe is worth less than anything (Thomas, Luo and Ma 2021, "Safe
+reinforcement learning by imagining the near future", alg. 1).
+
+After every episode a Gaussian ensemble is fitted to all transitions seen, and SAC learns from branches of up to H steps
+that start at states seen and follow the policy in the model. A transition that ends in an unsafe state gets the target
+
+    −C / (1 − γ),    C = (r_max − r_min) / γ^H − r_max    (their eq. 3 and theorem 3.3; r bounds: what was seen)
+
+as if reward were −C for ever after; a branch stops there. With that C, a policy that can stay safe for H steps more is
+worth more than one that cannot.
+
+Deviations: here a violation is soft, so the real episode goes on after it (as in the GuSS paper). Branches are made
+anew, with the policy as it is, every `updates_per_round` updates, and used only until the next; there is no buffer of
+older ones. A branch keeps to one member of the ensemble. Whole episodes, and units of reward: see sac.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
+
+from guss.errors import GussError
+from guss.limits import MAX_PLAN_STEPS
+from guss.methods import register_baseline
+from guss.methods.base import Experience, check_ranges, for_all_seeds
+from guss.methods.nets import Running
+from guss.methods.sac import Batch, Learned, Rewards, Sac, SacState, drawn
+from guss.models.evaluation import FitReport
+from guss.models.factory import Learned as LearnedModel
+from guss.models.factory import ModelSettings, fit_all, make_model
+from guss.models.mdn import encoded
+from guss.models.training import Data, FitSettings
+from guss.planners.engine import Particles
+from guss.types import Model, Rollout, setting
+
+OWN_MODEL = 2**18  # folded into a seed's key: the model's first weights are not the policy's
+
+
+class SafeMbpoState(NamedTuple):
+    """What Safe-MBPO has learned, and all it has seen."""
+
+    nets: Learned
+    scale: Running
+    data: Data
+    model: LearnedModel
+    fresh: LearnedModel
+
+
+def penalty(rewards: Rewards, gamma: float, horizon: int) -> Float[Array, ""]:
+    """C of eq. 3."""
+    return (rewards.high - rewards.low) / gamma**horizon - rewards.high
+
+
+@register_baseline("safe-mbpo", paper="Sec. 5.2, app. C")
+class SafeMbpo(Sac):
+    """SAC in a learned ensemble; an unsafe state is worth less than anything safe."""
+
+    name = "safe-mbpo"
+    model_based = True
+    safe = True
+    defaults = {"episodes": 50, "model": {"name": "dmdn", "ensemble": 5, "deterministic": False}}  # noqa: RUF012
+
+    model: str = eqx.field(static=True, kw_only=True, default="dmdn")
+    net: ModelSettings = eqx.field(static=True, kw_only=True, default=ModelSettings(ensemble=5, deterministic=False))
+    fit: FitSettings = eqx.field(static=True, kw_only=True, default=FitSettings())
+    batch: int = setting(128, "Transitions in an update.")
+    updates: float = setting(10.0, "Updates for every step.")
+    horizon: int = setting(10, "H: steps of a branch, and of the penalty.")
+    branches: int = setting(200, "Branches at a time.")
+    updates_per_round: int = setting(20, "Updates with the same branches.")
+    real_share: float = setting(0.1, "Share of a batch that the system itself went through.")
+
+    def __check_init__(self) -> None:
+        check_ranges(self, horizon=(1, math.inf), branches=(1, math.inf), updates_per_round=(1, math.inf))
+        what = f"{self.name} with {self.branches} branches of {self.horizon} steps"
+        MAX_PLAN_STEPS.check(what, self.horizon * self.branches)
+        if not 0.0 <= self.real_share < 1.0:
+            raise GussError(f"{self.name}: real_share must be in [0, 1), got {self.real_share}")
+
+    def init(self, key: PRNGKeyArray) -> Any:
+        """Untrained nets, an untrained model, nothing seen."""
+        first: SacState = super().init(key)
+        model = make_model(self.model, self.task, jax.random.fold_in(key, OWN_MODEL), self.net)
+        return SafeMbpoState(*first, model, model)
+
+    def doom(self, rewards: Rewards) -> Float[Array, ""]:
+        """−C / (1 − γ), in units of reward."""
+        return -penalty(rewards, self.gamma, self.horizon) / (1.0 - self.gamma)
+
+    def imagine(self, state: SafeMbpoState, nets: Learned, unit: Float[Array, ""], key: PRNGKeyArray) -> Batch:
+        """Branches from states seen, by the policy in the model; steps after a violation weigh nothing."""
+        particles = Particles.of(state.model)
+        each = -(-self.branches // particles.count)
+        key_starts, key_model, key_policy = jax.random.split(key, 3)
+        starts = state.data.obs[drawn(key_starts, each * particles.count, state.data.filled)]
+        starts = starts.reshape(particles.count, each, -1)
+        noise = jax.random.normal(key_policy, (particles.count, self.horizon, each, *self.task.actions.shape))
+
+        def member(model: Model, index: Int[Array, ""], first: Array, noise: Array, key: PRNGKeyArray) -> Any:
+            def step(now: PyTree, coming: tuple[Array, PRNGKeyArray]) -> tuple[PyTree, tuple[Array, Array, Array]]:
+                noise, key_step = coming
+                obs = jax.vmap(model.seen)(now)
+                action = jax.vmap(lambda o, n: self.draw(nets, state.scale, o, n))(obs, noise)
+                keys = jax.random.split(key_step, each)
+                after = jax.vmap(model.predict, (0, 0, 0, None))(now, action, keys, index)
+                return after, (obs, action, jax.vmap(model.seen)(after))
+
+            begin = jax.vmap(model.start)(first)
+            _, parts = jax.lax.scan(step, begin, (noise, jax.random.split(key, self.horizon)))
+            rollout = Rollout(*(jnp.swapaxes(x, 0, 1) for x in parts))  # [each, H, …]
+            judged = jax.vmap(lambda one: model.judge(self.task, one))(rollout)
+            return rollout, judged.reward, judged.cost
+
+        numbers = jnp.arange(particles.count, dtype=jnp.int32)
+        keys = jax.random.split(key_model, particles.count)
+        rollout, reward, cost = jax.vmap(member, (particles.axis, 0, 0, 0, 0))(
+            particles.model, numbers, starts, noise, keys
+        )
+        unsafe = jnp.any(cost > 0.0, axis=-1)
+        before = jnp.cumsum(unsafe.astype(jnp.int32), axis=-1) - unsafe.astype(jnp.int32)
+        broken = ~(jnp.all(jnp.isfinite(rollout.next_obs), axis=-1) & jnp.isfinite(reward))
+        alive = (before == 0) & (jnp.cumsum(broken.astype(jnp.int32), axis=-1) == 0)
+        whole = lambda x, axes: x.reshape(-1, *x.shape[x.ndim - axes :])  # noqa: E731
+        clean = lambda x: jnp.nan_to_num(x, posinf=0.0, neginf=0.0)  # noqa: E731
+        return Batch(
+            obs=state.scale.standardised(clean(whole(rollout.obs, 1))),
+            action=clean(jax.vmap(lambda a: encoded(self.task.actions, a))(whole(rollout.action, 1))),
+            reward=clean(whole(reward, 0)) / unit,
+            next_obs=state.scale.standardised(clean(whole(rollout.next_obs, 1))),
+            ended=jnp.zeros(reward.size, bool),
+            unsafe=whole(unsafe, 0),
+            weight=whole(alive, 0).astype(jnp.float32),
+        )
+
+    def train(self, state: SafeMbpoState, key: PRNGKeyArray) -> tuple[Any, dict[str, Array]]:
+        """Rounds of branches, each with a few updates of SAC."""
+        rewards = self.rewards(state.data)
+        unit = rewards.unit
+        doom = self.doom(rewards) / unit
+        real = round(self.real_share * self.batch)
+
+        def learn_round(nets: Learned, key: PRNGKeyArray) -> tuple[Learned, dict[str, Array]]:
+            key_branches, key_steps = jax.random.split(key)
+            imagined = self.imagine(state, nets, unit, key_branches)
+
+            def step(nets: Learned, key: PRNGKeyArray) -> tuple[Learned, dict[str, Array]]:
+                key_real, key_rows, key_noise = jax.random.split(key, 3)
+                rows = drawn(key_rows, self.batch - real, jnp.asarray(imagined.weight.size, jnp.int32))
+                batch = jax.tree.map(lambda x: x[rows], imagined)
+                if real:
+                    seen = self.real_batch(state, drawn(key_real, real, state.data.filled), unit)
+                    batch = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), seen, batch)
+                return self.learn_from(nets, batch, doom, key_noise)
+
+            nets, told = jax.lax.scan(step, nets, jax.random.split(key_steps, self.updates_per_round))
+            told |= {"unsafe_branches": jnp.mean(jnp.where(imagined.unsafe, imagined.weight, 0.0))}
+            return nets, jax.tree.map(jnp.mean, told)
+
+        rounds = max(1, round(self.num_updates / self.updates_per_round))
+        nets, told = jax.lax.scan(learn_round, state.nets, jax.random.split(key, rounds))
+        told = jax.tree.map(jnp.mean, told)
+        return state._replace(nets=nets), told | {"penalty": penalty(rewards, self.gamma, self.horizon)}
+
+    def learn(
+        self, states: SafeMbpoState, seen: Experience, keys: Key[Array, "S"], episode: int
+    ) -> tuple[Any, dict[str, Any]]:
+        """Remember, fit the models of all seeds, then train in them."""
+        states = _remember_all(self, states, seen)
+        unknown = self.task if self.task.unknown else None
+        keys_fit, keys_train = jax.vmap(lambda key: jax.random.split(key), out_axes=1)(keys)
+        models, report = fit_all(
+            states.model, states.fresh, states.data, keys_fit, self.fit, jnp.asarray(episode > 0), unknown
+        )
+        states, told = _train_all(self, states._replace(model=models), keys_train)
+        return states, told | model_errors(report)
+
+
+def model_errors(report: FitReport) -> dict[str, Any]:
+    """The model's error on held-out transitions, of every seed: NaN if none were held out, infinite if it diverged."""
+    broken = (report.held_out > 0) & ~jnp.isfinite(report.nll)
+    return {"model_r2": jnp.mean(report.r2, axis=-1), "model_nll": jnp.where(broken, jnp.inf, report.nll)}
+
+
+@jax.jit
+def _remember_all(method: SafeMbpo, states: SafeMbpoState, seen: Experience) -> SafeMbpoState:
+    return jax.vmap(method.remember)(states, seen)
+
+
+@jax.jit
+def _train_all(method: SafeMbpo, states: SafeMbpoState, keys: Key[Array, "S"]) -> tuple[Any, dict[str, Array]]:
+    return for_all_seeds(method, method.train, states, keys)

@@ -1,0 +1,236 @@
+"""How an agent learns and plans, as plain settings; presets and flags become these."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from guss.collect.exploration import EXPLORE
+from guss.errors import GussError, UnknownNameError
+from guss.models import MODELS
+from guss.models.factory import ModelSettings
+from guss.models.training import FitSettings
+from guss.planners import PLANNERS, check_plan_size, checked_settings
+from guss.task import LEARNABLE, Task
+from guss.validation import build, check_fields, checked, convert, types_of
+
+T = TypeVar("T", bound="AgentSettings")
+PRESET: dict[str, Any] = {
+    "env": str,
+    "episodes": int,
+    "target": float,
+    "horizon": int,
+    "budget": int,
+    "initial_episodes": int,
+    "initial_steps": int,
+    "explore": str,
+    "planning_margin": float | dict[str, float],
+    "learned": tuple[str, ...],
+    "hard": tuple[str, ...],
+    "unknown_unsafe": bool,
+    "model": dict[str, Any],
+    "fit": dict[str, Any],
+    "planners": dict[str, dict[str, Any]],
+    "baselines": dict[str, dict[str, Any]],
+}
+"""What a preset may hold."""
+PRESET_TABLES = ("model", "fit", "planners", "baselines")
+PRESET_KEYS = tuple(name for name in PRESET if name not in PRESET_TABLES)
+UNKNOWN_EPISODES = 3
+"""Random episodes at the start where reward and cost are not known: what is safe must have been met, too."""
+MOST_FIRST_STEPS = 200
+"""Random steps at the start that are enough where a user does not say how many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSettings:
+    """Everything that decides how an agent behaves, but for its seed."""
+
+    method: str = "guss"
+    """The planner."""
+    horizon: int = 15
+    """H: steps of a plan."""
+    budget: int = 100
+    """M: plans evaluated per step."""
+    planner: dict[str, Any] = field(default_factory=dict)
+    """The planner's own settings."""
+    model: str = "darmdn"
+    """The model's name; "oracle" plans with the true dynamics and learns nothing."""
+    net: ModelSettings = field(default_factory=ModelSettings)
+    """What the model looks like."""
+    fit: FitSettings = field(default_factory=FitSettings)
+    """How it is trained."""
+    initial_episodes: int = 1
+    """Episodes with random actions (or the user's own controller) at the start."""
+    initial_steps: int | None = None
+    """Steps that these episodes have at least, in all: more of them are played where they end early. None: as many as
+    `initial_episodes` episodes of full length have, but at most 200."""
+    explore: str = "smooth"
+    """How random actions follow each other: smooth or iid."""
+    planning_margin: float | dict[str, float] = 0.0
+    """By how much stricter plans are judged than steps: for all constraints, or for those named."""
+    learned: tuple[str, ...] = ()
+    """What is learned although the Task knows it: reward, cost, behaviour."""
+    hard: tuple[str, ...] = ()
+    """Constraints that are hard limits: a violation ends the episode, and no plan may count on one."""
+    unknown_unsafe: bool = False
+    """Whether predicted states far from all training data count as unsafe."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "settings")
+        MODELS[self.model]  # raises on unknown names
+        self.check_method()
+        for name, unit in (("horizon", "step"), ("budget", "plan")):
+            if getattr(self, name) < 1:
+                raise GussError(f"the {name} must be at least 1 {unit}, got {getattr(self, name)}")
+        particles = 1 if self.net.deterministic else self.net.particles
+        check_plan_size(self.horizon, self.budget, particles * self.net.ensemble)
+        margins = self.planning_margin if isinstance(self.planning_margin, dict) else {"": self.planning_margin}
+        for name, margin in margins.items():
+            if margin < 0.0:
+                raise GussError(f"a planning_margin is 0 or more, got {margin}{f' for {name!r}' if name else ''}")
+        if self.initial_episodes < 0:
+            raise GussError(f"initial_episodes must not be negative, got {self.initial_episodes}")
+        if self.initial_steps is not None and self.initial_steps < 0:
+            raise GussError(f"initial_steps must not be negative, got {self.initial_steps}")
+        if self.explore not in EXPLORE:
+            raise UnknownNameError("way to explore", self.explore, EXPLORE)
+        for name in self.learned:
+            if name not in LEARNABLE:
+                raise UnknownNameError("thing to learn:", name, LEARNABLE)
+
+    def check_method(self) -> None:
+        """Raise on an unknown method, or on settings that it does not have."""
+        checked_settings("planner", self.method, PLANNERS[self.method].item, self.planner)
+
+    @property
+    def plans(self) -> bool:
+        """Whether the method plans at all: the random one does not, and needs no model."""
+        return PLANNERS[self.method].item.judges != "nothing"
+
+    @property
+    def learns(self) -> bool:
+        """Whether there is a model to fit."""
+        return self.plans and self.model != "oracle"
+
+    def is_random(self, episode: int, steps: int, episode_length: int) -> bool:
+        """Whether an episode's actions are random ones, after so many `steps` in the episodes before it."""
+        return not self.plans or self.begins(episode, steps, episode_length)
+
+    def begins(self, episode: int, steps: int, episode_length: int) -> bool:
+        """Whether an episode is one of the first, before there are enough data to learn from."""
+        whole = min(self.initial_episodes * episode_length, MOST_FIRST_STEPS)
+        return episode < self.initial_episodes or steps < (whole if self.initial_steps is None else self.initial_steps)
+
+    def explores(self) -> str:
+        """How random actions follow each other: the random method draws each on its own."""
+        return self.explore if self.plans else "iid"
+
+    def tasks(self, task: Task) -> tuple[Task, Task]:
+        """The task by which steps are judged, and the one by which plans are."""
+        task = task.with_hard(self.hard)
+        if self.learns:
+            task = task.with_end()
+        elif self.plans and task.learns_end:  # the oracle learns nothing
+            task = task.replace(learns_end=False)
+        planned = task.forget(self.learned).with_margin(self.planning_margin)
+        return task, planned.replace(unknown_unsafe=True) if self.unknown_unsafe else planned
+
+    def check_parameters_of(self, task: Task, name: str, parameters: dict[str, Any]) -> None:
+        """Whether there are parameters, and plans use those of the constraint; an unknown name is an error too."""
+        if not parameters:
+            raise GussError(f"set_constraint({name!r}) changes nothing: give parameters, such as limit=0.4")
+        known = {c.name: c for c in task.constraints}
+        if name not in known:
+            raise UnknownNameError(f"constraint of task {task.name!r}", name, known)
+        if "cost" in self.learned and not known[name].learned:
+            raise GussError(
+                f"the cost of constraint {name!r} is learned from data (learned={self.learned}), so plans do not use "
+                f"its parameters; leave `cost` out of `learned` to plan with them"
+            )
+
+    def arguments(self) -> dict[str, Any]:
+        """As keyword arguments of `Agent`."""
+        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(AgentSettings)}
+        return own | {name: dataclasses.asdict(own[name]) for name in ("net", "fit")}
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; what was added later and is not used is not mentioned."""
+        late = ("planning_margin", "learned", "hard", "unknown_unsafe")
+        silent = [name for name in late if not getattr(self, name)]
+        silent += ["initial_steps"] if self.initial_steps is None else []
+        plain = {k: v for k, v in json.loads(json.dumps(dataclasses.asdict(self))).items() if k not in silent}
+        for name in ("cost_blur", "reward_margin", "reach"):
+            if getattr(self.fit, name) == getattr(FitSettings, name):
+                del plain["fit"][name]
+        return plain
+
+
+def checked_preset(preset: Any) -> dict[str, Any]:
+    """A preset (the tables of a TOML file) with the types it must have; whatever else it holds raises GussError."""
+    if not isinstance(preset, Mapping):
+        raise GussError(f"a preset is a table of settings, got {type(preset).__name__}")
+    for name in preset:
+        if name not in PRESET:
+            raise UnknownNameError("entry of the preset", str(name), PRESET)
+    found = checked(PRESET, preset, "preset")
+    for name in found.get("planners", {}):
+        PLANNERS[name]  # raises on unknown names
+    return found
+
+
+def settings_from(
+    cls: type[T],
+    preset: Any,
+    method: str,
+    *,
+    planner: Any = None,
+    net: Any = None,
+    fit: Any = None,
+    **overrides: Any,
+) -> T:
+    """Settings of a method from a preset (the tables of a TOML file); what is given and not None overrides it."""
+    preset = checked_preset(preset)
+    names = types_of(cls)
+    for name in overrides:
+        if name not in names:
+            raise UnknownNameError("setting", name, names)
+    values = {name: preset[name] for name in PRESET_KEYS if name in preset and name in names}
+    own = _method_table(preset, method)
+    model = preset.get("model", {}) | own.pop("model", {})  # a method's own come first
+    schooling = preset.get("fit", {}) | own.pop("fit", {})
+    values |= {"model": model.pop("name")} if "name" in model else {}
+    mine = [name for name in PRESET_KEYS if name not in ("env", "target", "learned", "hard")]
+    values |= {name: own.pop(name) for name in mine if name in own}
+    values |= {name: value for name, value in overrides.items() if value is not None}
+    values |= {
+        "method": method,
+        "planner": own | _table(planner, "planner"),
+        "net": build(ModelSettings, model | _table(net, "net"), "model"),
+        "fit": build(FitSettings, schooling | _table(fit, "fit"), "fit"),
+    }
+    return build(cls, values, "settings")
+
+
+def _table(values: Any, what: str) -> dict[str, Any]:
+    """What is given as a dict of settings; None: nothing."""
+    return {} if values is None else convert(values, dict[str, Any], what)
+
+
+def _method_table(preset: dict[str, Any], method: str) -> dict[str, Any]:
+    """What a preset says of one method, its `model` and `fit` as tables."""
+    own: dict[str, Any] = {}
+    for kind in ("planners", "baselines"):
+        own |= preset.get(kind, {}).get(method, {})
+        for name in ("model", "fit"):
+            if name in own:
+                own[name] = _table(own[name], f"preset.{kind}.{method}.{name}")
+    return own
+
+
+def settings_from_json(cls: type[T], values: Any) -> T:
+    """Settings as they were stored by `to_json`."""
+    return build(cls, values, "settings")

@@ -1,0 +1,61 @@
+"""How good a fitted model is, in plain numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from guss.models.evaluation import plain
+from guss.runs.fit import FitNews, Log
+
+
+def summarise_fit(log: Log, told: list[FitNews]) -> dict[str, Any]:
+    """The last fit per dimension (means over seeds), and the error after every fit."""
+    last = told[-1]
+    mean = lambda x: None if x is None else plain(np.asarray(x, float).mean(axis=0))  # noqa: E731
+    return {
+        "task": log.task.name,
+        "dimensions": list(log.task.observations.labels),
+        "model": log.settings.model,
+        "seeds": list(log.seeds),
+        "episodes": last.episodes,
+        "rows": last.rows,
+        "held_out_rows": int(np.asarray(last.report.held_out).mean()),
+        "horizon": log.settings.horizon,
+        "nll": mean(last.report.nll),
+        "r2": mean(last.report.r2),
+        "ks": mean(last.report.ks),
+        "r2_horizon": mean(last.r2_horizon),
+        "outcomes": _outcomes(log, last),
+        "unsafe_examples": {each.name: each.to_json() for each in (last.examples or [[]])[0]},
+        "seconds": round(sum(news.seconds for news in told), 2),
+        "fits": [
+            {
+                "episodes": news.episodes,
+                "rows": news.rows,
+                "nll": mean(news.report.nll),
+                "r2": mean(news.report.r2),
+                "r2_horizon": mean(news.r2_horizon),
+            }
+            for news in told
+        ],
+    }
+
+
+def _outcomes(log: Log, last: FitNews) -> dict[str, dict[str, Any]]:
+    """How good the learned reward, costs and end of episodes are, by name; means over seeds."""
+    report = last.report.outcome
+    if report is None:
+        return {}
+    mean = lambda x: plain(np.asarray(x, float).mean(axis=0))  # noqa: E731
+    found: dict[str, dict[str, Any]] = {}
+    if log.task.reward is None:
+        found["reward"] = {"r2": mean(report.reward_r2)}
+    names = [name for name in log.task.unknown if name not in ("reward", "behaviour")]
+    columns = (report.cost_error, report.cost_calibration, report.cost_recall)
+    for i, name in enumerate(names):
+        figures = {key: mean(x[:, i]) for key, x in zip(("log_loss", "calibration", "recall"), columns, strict=True)}
+        counts = [each[i].unsafe for each in last.examples if i < len(each)]
+        found[name] = figures | ({"examples": float(np.mean(counts))} if counts else {})
+    return found

@@ -1,0 +1,143 @@
+"""What sets runs apart: each row of a report has a key and a label of its own, each environment a label.
+
+A method that was run with one setting keeps its name. Of several settings each row says by which it differs from the
+others, as in "GuSS (horizon 10)".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from guss.reports.escapes import LONGEST, digest, one_line
+from guss.reports.style import label_of, label_of_env
+
+NOT_SETTINGS = ("env", "method", "seeds", "episodes")
+"""Runs that differ in nothing else are the same, run more or less often."""
+MOST_SETTINGS = 3
+"""So many settings a label names, or more where they do not tell all runs apart."""
+
+
+class Name(NamedTuple):
+    """How a row is called."""
+
+    key: str
+    """Its identity among the rows of an environment."""
+    label: str
+    """What readers see."""
+
+
+def flat(settings: dict[str, Any], before: str = "") -> dict[str, str]:
+    """Nested settings as `fit.loss`: "nll"."""
+    found: dict[str, str] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{before}{key}.")
+        else:
+            found[f"{before}{key}"] = str(value)
+    return found
+
+
+def settings_of(config: dict[str, Any], *but: str) -> dict[str, Any]:
+    """What of a run's config is a setting, `but` these."""
+    return {name: value for name, value in config.items() if name not in (*NOT_SETTINGS, *but)}
+
+
+def same_settings(config: dict[str, Any]) -> str:
+    """Equal for runs that differ in their seeds and episodes alone."""
+    return json.dumps([config["env"], config["method"], settings_of(config)], sort_keys=True)
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """`seeds 0–5`, or each by its number."""
+    whole = len(seeds) > 1 and all(b == a + 1 for a, b in pairwise(seeds))
+    return f"seeds {seeds[0]}–{seeds[-1]}" if whole else f"seed {', '.join(map(str, seeds))}"
+
+
+def name_rows(configs: Sequence[dict[str, Any]], runs: Sequence[str]) -> list[Name]:
+    """The names of the runs of one environment; `runs`: their folders, which tell apart what settings do not."""
+    details = [""] * len(configs)
+    for method in dict.fromkeys(config["method"] for config in configs):
+        mine = [i for i, config in enumerate(configs) if config["method"] == method]
+        if len(mine) > 1:
+            for i, text in zip(mine, _differences([configs[i] for i in mine]), strict=True):
+                details[i] = text
+    labels = [_with(label_of(config["method"]), text) for config, text in zip(configs, details, strict=True)]
+    keys = [_with(config["method"], text) for config, text in zip(configs, details, strict=True)]
+    return [Name(*pair) for pair in zip(_distinct(keys, runs), _distinct(labels, runs), strict=True)]
+
+
+def _with(name: str, text: str) -> str:
+    return f"{name} ({text})" if text else name
+
+
+def _differences(configs: Sequence[dict[str, Any]]) -> list[str]:
+    """Of each run of a method, its values of what is not the same in all of them: first what tells most of them apart.
+
+    How a model is learned is left out where none is, unless nothing else differs.
+    """
+    without = [settings_of(c) if c.get("model") != "oracle" else settings_of(c, "net", "fit") for c in configs]
+    for chosen in (without, [settings_of(config) for config in configs]):
+        settings = [flat(each) for each in chosen]
+        names = {name for each in settings for name in each}
+        differ = sorted(name for name in names if len({each.get(name) for each in settings}) > 1)
+        if differ:
+            break
+    else:
+        return [f"{seeds_text(config['seeds'])}, {config['episodes']} episodes" for config in configs]
+    shown: list[str] = []
+    apart: dict[str, int] = {}
+    while len(shown) < len(differ) and (len(shown) < MOST_SETTINGS or max(apart.values()) < len(configs)):
+        apart = {
+            n: len({tuple(each.get(k) for k in (*shown, n)) for each in settings}) for n in differ if n not in shown
+        }
+        shown.append(min(apart, key=lambda name: (-apart[name], name.count("."), name)))
+    rest = len(differ) - len(shown)
+    more = [] if rest == 0 else [f"{rest} more setting{'s' * (rest > 1)}"]
+    return [
+        ", ".join([*(one_line(f"{name} {each.get(name, 'default')}", LONGEST) for name in shown), *more])
+        for each in settings
+    ]
+
+
+def _distinct(names: Sequence[str], runs: Sequence[str]) -> list[str]:
+    """The names, with the run's folder where two would be the same."""
+    count = Counter(names)
+    told = [name if count[name] == 1 else f"{name}, {one_line(run)}" for name, run in zip(names, runs, strict=True)]
+    found: list[str] = []
+    for name in told:  # even folders can be alike once they are written as text
+        count_up = (f"{name} #{n}" for n in range(2, len(told) + 2))
+        found.append(name if name not in found else next(each for each in count_up if each not in found))
+    return found
+
+
+def in_numbers(label: str) -> list[tuple[bool, float, str]]:
+    """To sort labels by: numbers in them count as numbers."""
+    parts = re.split(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)", label)
+    return [(i % 2 == 1, float(part) if i % 2 else 0.0, "" if i % 2 else part) for i, part in enumerate(parts)]
+
+
+def name_envs(labels: dict[str, str]) -> dict[str, str]:
+    """Labels of environments, given a short one of each: the whole name of those whose short ones are the same."""
+    short = {env: one_line(label, LONGEST) or label_of_env(env) for env, label in labels.items()}
+    count = Counter(short.values())
+    whole = {env: label if count[label] == 1 else one_line(env, LONGEST) for env, label in short.items()}
+    count = Counter(whole.values())
+    return {env: label if count[label] == 1 else f"{label} ({digest(env)})" for env, label in whole.items()}
+
+
+def json_keys(names: Iterable[str]) -> list[str]:
+    """Names in snake_case, as table.json has them; no two are the same."""
+    keys: list[str] = []
+    for name in names:
+        snake = name.replace("-", "_")
+        if "(" in name:  # settings: guss_horizon_10
+            snake = "_".join(filter(None, "".join(c if c.isalnum() else "_" for c in name).split("_")))
+        while snake in keys:
+            snake = f"{snake}_{digest(name)}"
+        keys.append(snake)
+    return keys

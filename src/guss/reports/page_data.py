@@ -1,0 +1,222 @@
+"""What the page is told: rows, curves, tests, figures and films as plain data."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import guss
+from guss.errors import GussError
+from guss.reports import metrics
+from guss.reports.curves import curve_of, far_apart, level_of
+from guss.reports.escapes import file_stem
+from guss.reports.inventory import Record
+from guss.reports.labels import flat, settings_of
+from guss.reports.run_metrics import THRESHOLDS
+from guss.reports.table import Row, verdict_of
+from guss.runs.animation import NAME as FILM
+from guss.runs.animation import read_film
+from guss.runs.description import bundled_env
+
+if TYPE_CHECKING:
+    from guss.reports.report import Report
+
+HERO = "guss"
+"""The method that others are tested against in the tables, and whose film is shown first."""
+Drawn = dict[tuple[str, str], list[Path]]
+
+CAPTIONS = {
+    "pareto": (
+        "Pareto fronts",
+        "MAR against unsafe steps. Methods on the same line are of the same rank: none of them "
+        "is both better and safer than another (Fig. 5 of the paper).",
+    ),
+    "model": (
+        "The learned model",
+        "How much of the variance the model does not explain, one step and a whole plan ahead, and how far its "
+        "predicted spread is from a calibrated one, by episode. Medians over seeds.",
+    ),
+    "coverage": ("State space covered", "Share of the map's cells visited by the end of every stored episode."),
+    "states": (
+        "Where it was, and where it was unsafe",
+        "All steps, and the unsafe ones, of the episodes stored step by step. Brighter: more of them; pink: unsafe.",
+    ),
+    "gallery": ("The environments", "What is unsafe is red, in the toy world grey; a goal is green."),
+    "exploration": (
+        "The toy world: exploration with a perfect model",
+        "Fig. 2 of the paper: the world, safe plans, safe space explored, reward and cost by step.",
+    ),
+    "trajectories": ("The toy world: paths", "Appendix B of the paper: the paths of all seeds, unsafe steps in red."),
+}
+
+
+def make_payload(report: Report, out: Path, drawn: Drawn, notes: list[str], command: str) -> dict[str, Any]:
+    """All that the page shows. `notes`: what could not be drawn."""
+    from guss.reports.report import all_records
+
+    notes = [*report.found.notes, *notes]
+    envs = [_env(report, env, rows, drawn, notes) for env, rows in report.tables.items()]
+    return {
+        "title": report.name,
+        "version": guss.__version__,
+        "command": command,
+        "about": _about(report),
+        "missing": notes,
+        "envs": envs,
+        "groups": _groups(report),
+        "figures": [_figure(kind, files) for (env, kind), files in drawn.items() if not env],
+        "runs": [_run(record, out) for record in all_records(report)],
+    }
+
+
+def _about(report: Report) -> list[str]:
+    told = []
+    for rows in report.tables.values():
+        steps = sum(int(row.record.values("steps").sum()) for row in rows)
+        methods = len({row.method for row in rows})
+        runs = "" if methods == len(rows) else f", {len(rows)} settings"
+        told.append(f"{rows[0].record.env_label}: {methods} methods{runs}, {steps:,} real steps.")
+    return told
+
+
+def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[str]) -> dict[str, Any]:
+    films = []
+    for row in sorted(rows, key=lambda row: row.method != HERO):  # the first is shown first
+        try:
+            film = read_film(row.record.home)
+        except GussError as error:
+            notes.append(f"{row.record.who}: its film cannot be shown: {report.found.brief(error)}.")
+            continue
+        if film is not None:
+            data = base64.b64encode((row.record.home / FILM).read_bytes()).decode()
+            films.append({"method": row.key, "label": row.label, "data": data})
+    first, entry = rows[0].record, bundled_env(env)
+    about = next((row.record.facts.about for row in rows if row.record.facts is not None), "")
+    return {
+        "id": stem_of(env),
+        "name": env,
+        "label": first.env_label,
+        "about": about if entry is None else entry.summary,
+        "reward": metrics.MEASURES[first.measure],
+        "threshold": THRESHOLDS.get(env),
+        "verdict": verdict_of(rows, report.tests[env]),
+        "rows": [_row(row) for row in rows],
+        "curves": _curves(env, rows),
+        "tests": report.tests[env],
+        "figures": [_figure(kind, files) for (of, kind), files in drawn.items() if of == env and kind != "learning"],
+        "films": films,
+    }
+
+
+def stem_of(env: str) -> str:
+    """An environment's name in file names and addresses: a bundled one's own, for others a safe and unique one."""
+    return file_stem(env, kept=bundled_env(env) is not None)
+
+
+def _row(row: Row) -> dict[str, Any]:
+    """`method` is the row's key: what curves, tests and films are found by."""
+    record, style = row.record, row.record.style
+    return {
+        "method": row.key,
+        "label": row.label,
+        "section": row.section,
+        "safe": row.safe,
+        "color": style["color"],
+        "dash": style["linestyle"],
+        "run": record.where,
+        "seeds": len(record.seeds),
+        "episodes": record.done,
+        "planned": record.asked,
+        "rank": row.rank,
+        "measures": row.measures,
+        "plan_ms": row.plan_ms,
+        "evaluations": row.evaluations,
+        "by_cost": row.by_cost,
+    }
+
+
+def _curves(env: str, rows: list[Row]) -> list[dict[str, Any]]:
+    """Reward and unsafe steps by episode; random actions as a level."""
+    measure = rows[0].record.measure
+    random = next((row.record for row in rows if row.method == "random"), None)
+    acting = [row.record for row in rows if row.record is not random] or [row.record for row in rows]
+    threshold = THRESHOLDS.get(env)
+    panels = (
+        ("reward", metrics.MEASURES[measure], measure, None),
+        ("unsafe steps", "unsafe steps [%]", "unsafe_pct", 0),
+    )
+    return [
+        {
+            "title": title,
+            "ylabel": label,
+            "floor": floor,
+            "lines": [_line(record, field, far_apart(acting)) for record in acting],
+            "level": {"value": threshold, "label": "the paper's threshold"}
+            if title == "reward" and threshold
+            else None,
+            "random": None if random is None else {"value": _short(level_of(random, field) or 0.0)},
+            "logx": far_apart(acting),
+        }
+        for title, label, field, floor in panels
+    ]
+
+
+def _line(record: Record, field: str, log: bool) -> dict[str, Any]:
+    curve = curve_of(record, field, log)
+    values = {name: [_short(v) for v in getattr(curve, name)] for name in ("mean", "low", "high")}
+    return {"method": record.key, "label": record.label, "x": curve.number.tolist()} | values
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _groups(report: Report) -> list[dict[str, Any]]:
+    from guss.reports.report import group_title
+
+    return [
+        {
+            "name": name,
+            "label": group_title(report, name),
+            "envs": [
+                {
+                    "name": env,
+                    "label": rows[0].record.env_label,
+                    "rows": [_row(row) for row in rows],
+                    "tests": report.group_tests[name].get(env, []),
+                }
+                for env, rows in tables.items()
+            ],
+        }
+        for name, tables in report.groups.items()
+    ]
+
+
+def _figure(kind: str, files: list[Path]) -> dict[str, Any]:
+    """The smaller of its files, inlined."""
+    title, caption = CAPTIONS[kind.rpartition("-")[2]]
+    smallest = min(files, key=lambda path: path.stat().st_size)
+    mime = {".png": "image/png", ".svg": "image/svg+xml"}[smallest.suffix]
+    data = base64.b64encode(smallest.read_bytes()).decode()
+    return {"title": title, "caption": caption, "src": f"data:{mime};base64,{data}"}
+
+
+def _run(record: Record, out: Path) -> dict[str, Any]:
+    from guss.reports.report import machine_of
+
+    origin = record.origin
+    return {
+        "run": record.where,
+        "folder": Path(os.path.relpath(record.home, out)).as_posix(),
+        "command": str(origin.get("command", "not stored")),
+        "commit": str(origin.get("commit") or "not stored"),
+        "date": str(origin.get("date", "not stored")),
+        "machine": machine_of(record),
+        "versions": ", ".join(f"{name} {value}" for name, value in origin.get("versions", {}).items()),
+        "seeds": record.seeds,
+        "episodes": record.done,
+        "settings": ", ".join(f"{name} {value}" for name, value in flat(settings_of(record.config)).items()),
+        "plugins": ", ".join(record.facts.plugins) if record.facts is not None else "",
+    }

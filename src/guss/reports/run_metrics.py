@@ -1,0 +1,106 @@
+"""The measures of appendix D of a stored run, how sure they are, and what a step of it took."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from guss.reports import metrics
+from guss.reports.inventory import Record
+from guss.runs.store import by_seed
+
+MEASURES = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
+"""The paper's, as they are called in files."""
+COMPARED = ("mar", "unsafe_pct", "unsafe_trans_pct")
+"""Those that methods are tested on: MRCP has no value where the threshold is not reached."""
+THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6, "safe-car-goal": 10.0, "safe-car-goal-full": 10.0}
+"""Of MRCP, in the measure that the paper has for the environment: mean reward per step, or an episode's return."""
+
+
+def per_seed(record: Record) -> dict[str, np.ndarray]:
+    """The paper's measures of every seed, [S]; NaN where one is not defined."""
+    rewards = record.values(record.measure)
+    unsafe, steps = record.values("unsafe_pct"), record.values("steps")
+    threshold = THRESHOLDS.get(record.env)
+    never = np.full(len(rewards), np.nan)
+    return {
+        "mar": metrics.mar(rewards),
+        "mrcp_ksteps": never if threshold is None else metrics.mrcp(rewards, steps, threshold) / 1000,
+        "unsafe_pct": metrics.p_unsafe(unsafe, steps),
+        "unsafe_trans_pct": metrics.p_unsafe_transient(unsafe, steps),
+    }
+
+
+def by_cost(record: Record) -> dict[str, np.ndarray]:
+    """Unsafe steps of every seed by constraint [%], where there are several; empty where a run did not store them."""
+    shares = [row.get("unsafe_pct_by_cost", {}) for row in record.episodes]
+    found = {}
+    for name in [name for name in shares[0] if all(name in each for each in shares)]:
+        lines = [{"seed": row["seed"], "share": each[name]} for row, each in zip(record.episodes, shares, strict=True)]
+        found[name] = metrics.p_unsafe(by_seed(lines, "share"), record.values("steps"))
+    return found
+
+
+def pooled(record: Record) -> dict[str, np.ndarray]:
+    """What the measures are means of, episodes of all seeds together, as the paper's small p-values suggest."""
+    rewards = record.values(record.measure)
+    unsafe = record.values("unsafe_pct")
+    return {
+        "mar": rewards[:, rewards.shape[1] // 2 :].ravel(),
+        "unsafe_pct": unsafe.ravel(),
+        "unsafe_trans_pct": unsafe[:, : metrics.transient_episodes(unsafe.shape[1])].ravel(),
+    }
+
+
+def plain(values: Any, digits: int = 4) -> list[float | None]:
+    """Numbers for JSON: rounded, None for what is not defined."""
+    return [None if math.isnan(x) else round(float(x), digits) for x in values]
+
+
+def planning(record: Record) -> tuple[float | None, int | None]:
+    """Milliseconds that a planned step of one seed took, compiling apart, and predicted transitions for it.
+
+    Of the fastest episode: in others the machine had more else to do. None for methods that do not plan.
+    """
+    config = record.config
+    if record.kind is None or not record.kind.plans:
+        return None, None
+    net = config.get("net") if config.get("model") != "oracle" else None
+    net = net if isinstance(net, dict) else {}
+    sizes = [config.get("budget"), config.get("horizon"), net.get("ensemble", 1), net.get("particles", 1)]
+    evaluations = math.prod(sizes) if all(isinstance(size, int) for size in sizes) else None
+    phases = {row["episode"]: row["phase"] for row in record.episodes}
+    lengths: dict[int, int] = {}
+    for row in record.episodes:
+        lengths[row["episode"]] = lengths.get(row["episode"], 0) + row["steps"]
+    quick = [
+        1000 * row["plan_seconds"] / lengths[row["episode"]]
+        for row in record.timings
+        if phases.get(row["episode"]) == "plan" and lengths[row["episode"]] and not row.get("compiled_programs")
+    ]
+    return (round(min(quick), 3) if quick else None), evaluations
+
+
+def compare(records: list[Record]) -> list[dict[str, Any]]:
+    """Welch's test between all pairs of rows on one environment, with Holm's correction for their number.
+
+    Over seeds, and over the episodes of all seeds pooled. p is None where a row has a single seed.
+    """
+    mine, all_of = {r.key: per_seed(r) for r in records}, {r.key: pooled(r) for r in records}
+    pairs = list(combinations(mine, 2))
+    rows = []
+    for measure in COMPARED:
+        over_seeds = [metrics.welch_p(mine[a][measure], mine[b][measure]) for a, b in pairs]
+        over_all = [metrics.welch_p(all_of[a][measure], all_of[b][measure]) for a, b in pairs]
+        columns = zip(pairs, over_seeds, metrics.holm(over_seeds), over_all, metrics.holm(over_all), strict=True)
+        for (a, b), p, corrected, p_all, corrected_all in columns:
+            difference = mine[a][measure].mean() - mine[b][measure].mean()
+            found = {"p": p, "p_holm": corrected, "p_pooled": p_all, "p_pooled_holm": corrected_all}
+            rows.append(
+                {"measure": measure, "a": a, "b": b, "difference": round(float(difference), 4)}
+                | {name: None if math.isnan(x) else float(f"{x:.3g}") for name, x in found.items()}
+            )
+    return rows

@@ -1,0 +1,169 @@
+"""A small copy of runs, to keep or to share: settings, records, maps, an animation; without traces and checkpoints.
+
+Only stored files are read, and bundled environments planned again for their animation; other people's code is imported
+only where the caller asks for it (`replay`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from guss.checkpoint import write_atomically
+from guss.errors import GussError
+from guss.files import check_folder, writing
+from guss.runs import animation, state_maps
+from guss.runs.config import RunConfig
+from guss.runs.description import is_bundled, read_stored
+from guss.runs.extension import same_settings
+from guss.runs.paths import KEY as STARTED_IN
+from guss.runs.rows import num_random, raw_episodes, raw_timings, read_episodes
+from guss.runs.store import json_bytes, packed_bytes, trace_path, write_packed
+from guss.runs.trainer import checkpoint_path, read_config
+from guss.usercode import no_user_code
+
+
+class Packed(NamedTuple):
+    """What was written of a run."""
+
+    folder: Path
+    episodes: int
+    files: dict[str, int]
+    """Bytes of each."""
+    missing: tuple[str, ...]
+    """What could not be, and why."""
+
+
+def find_runs(paths: Sequence[Path]) -> list[Path]:
+    """The runs meant: each itself, or all that lie in a folder."""
+    found: list[Path] = []
+    for path in paths:
+        inside = [path] if (path / "config.json").exists() else sorted(p.parent for p in path.glob("*/config.json"))
+        if not inside:
+            raise GussError(f"{path} is neither a run nor a folder of runs: there is no config.json in it")
+        found += inside
+    for name, count in Counter(home.name for home in found).items():
+        if count > 1:
+            both = ", ".join(str(home) for home in found if home.name == name)
+            raise GussError(f"{count} of the runs have the same name, so one would replace the other: {both}")
+    return found
+
+
+def check_target(home: Path, out: Path) -> Path:
+    """The folder in `out` that a run is packed to; what is there already must be an earlier copy of the same run."""
+    target = out / home.resolve().name
+    check_folder(out)
+    if target.resolve() == home.resolve():
+        raise GussError(f"{out} is where {home.name} itself is: choose another folder with --out, so that it is a copy")
+    if not target.exists():
+        return target
+    if not target.is_dir() or (any(target.iterdir()) and not (target / "config.json").exists()):
+        raise GussError(f"{target} is there already and holds no run; nothing was changed. Remove it first")
+    if not (target / "config.json").exists():
+        return target
+    if not same_settings(*(read_stored(place).config for place in (target, home))):
+        raise GussError(f"{target} holds a run with other settings than {home}; nothing was changed")
+    if (target / "episodes.jsonl").exists():
+        raise GussError(f"{target} holds the run itself, not a packed copy of it; nothing was changed")
+    if (target / "episodes.jsonl.gz").exists():
+        there, here = (len(read_episodes(place)) for place in (target, home))
+        if there > here:
+            raise GussError(
+                f"{target} holds more of this run than {home}: {there} lines of episodes against {here}; nothing was "
+                f"changed. Remove it first"
+            )
+    return target
+
+
+def pack_run(
+    home: Path, out: Path, *, film: bool = True, replay: bool = False, on_step: animation.OnStep = None
+) -> Packed:
+    """Copy what is small, make what is missing. A run that is under way is packed as far as its finished episodes.
+
+    `replay`: for the animation, import environments, planners and models that are not part of guss. `on_step` is called
+    with the step and the number of steps while an episode is planned again.
+    """
+    with no_user_code("a pack"):
+        target, seeds = check_target(home, out), read_stored(home).config["seeds"]
+    rows = raw_episodes(home)
+    done = _finished([row for row, _ in rows], len(seeds))
+    if not done:
+        raise GussError(f"{home} has no finished episode yet")
+    lines = {"episodes.jsonl": b"".join(line for row, line in rows if row["episode"] in done)}
+    timings = raw_timings(home)
+    lines["timings.jsonl"] = b"".join(line for row, line in timings if row["episode"] in done)
+    missing, made = [], {}
+    with no_user_code("a pack"):
+        made[state_maps.NAME], why = _maps(home)
+    missing += [why] if why else []
+    if film:
+        with nullcontext() if replay else no_user_code("a pack without --replay"):
+            made[animation.NAME], why = _film(home, done, num_random([row for row, _ in rows]), replay, on_step)
+        missing += [why] if why else []
+    with writing(target):
+        target.mkdir(parents=True, exist_ok=True)
+    write_atomically(target / "config.json", _config_bytes(home))
+    for name, content in lines.items():
+        write_atomically(target / f"{name}.gz", packed_bytes(content))
+    for name, data in made.items():
+        if data is not None:
+            write_packed(target / name, data)
+    names = ["config.json", *(f"{name}.gz" for name in lines), *(name for name, data in made.items() if data)]
+    if (home / "eval.json").exists():
+        write_atomically(target / "eval.json", (home / "eval.json").read_bytes())
+        names.append("eval.json")
+    return Packed(target, len(done), {name: (target / name).stat().st_size for name in names}, tuple(missing))
+
+
+def _config_bytes(home: Path) -> bytes:
+    """config.json as it is, but for the folder on this machine in which the run was started."""
+    content = (home / "config.json").read_bytes()
+    about = json.loads(content)
+    if STARTED_IN not in about:
+        return content
+    return json_bytes({name: value for name, value in about.items() if name != STARTED_IN})
+
+
+def _finished(rows: list[dict[str, Any]], num_seeds: int) -> set[int]:
+    """The episodes that every seed has."""
+    count = Counter(row["episode"] for row in rows)
+    return {episode for episode, seeds in count.items() if seeds == num_seeds}
+
+
+def _maps(home: Path) -> tuple[dict[str, Any] | None, str]:
+    """The maps of its traces, else those that are there; or why there are none."""
+    why = "it has no traces, or observations of one number"
+    try:
+        made = state_maps.make_maps(home)
+    except GussError as error:
+        made, why = None, str(error)
+    if made is None and (home / state_maps.NAME).exists():
+        made = state_maps.read_maps(home)
+    return made, "" if made is not None else f"no maps: {why}"
+
+
+def _film(
+    home: Path, done: set[int], first: int, replay: bool, on_step: animation.OnStep
+) -> tuple[dict[str, Any] | None, str]:
+    """The animation that is there, or a new one; or why there is none. `first`: random episodes at the start."""
+    stored = animation.read_film(home)
+    if stored is not None:
+        return stored, ""
+    if not replay and not is_bundled(read_stored(home).config):
+        return None, "no film: it takes code that is not part of guss, which is imported with --replay only"
+    config: RunConfig = read_config(home)
+    traced = [e for e in sorted(done) if all(trace_path(home, seed, e).exists() for seed in config.seeds)]
+    if not traced:
+        return None, "no film: it has no traces"
+    random = traced[-1] < first
+    needs_model = config.baseline is None and config.learns and not random
+    ready = [e for e in traced if (e < first) == random]
+    if needs_model:
+        ready = [e for e in ready if checkpoint_path(home, e + 1).exists()]
+    if not ready:
+        return None, "no film: it has no checkpoint of an episode whose traces are there"
+    return animation.make_film(home, ready[-1], on_step=on_step), ""

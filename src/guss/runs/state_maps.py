@@ -1,0 +1,187 @@
+"""Where a run's states were: steps counted by the cells of a plane, from its traces; small enough to be shared.
+
+make_maps(home)     from the traces, None if there are none
+write_maps(home)    the same, to RUN/maps.json.gz
+read_maps(home)     that file, or made from the traces
+shared_plane(homes) one plane for several runs, where their environment has none
+keep_maps(home)     at the end of a run: the file, where only the environment's own code can make it
+
+Reading imports nothing: the plane is that of a bundled environment, or of the first two observations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from guss.collect.datasets import Trace, read_trace
+from guss.envs import StateMap, View
+from guss.errors import GussError
+from guss.runs.description import StoredRun, bundled_env, read_stored, soft_constraints
+from guss.runs.rows import read_episodes
+from guss.runs.store import read_packed, trace_path, write_packed
+from guss.runs.views import plain_map
+
+NAME, SCHEMA = "maps.json.gz", 1
+FIELDS = ("labels", "limits", "cells", "unsafe_zone", "visited", "unsafe", "covered", "seeds", "episodes", "numbers")
+MOST_CELLS = 1000  # along a side
+CLOSE = 1e-6  # of a side: so far beyond the limits rounding may put a state
+
+
+def make_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | None:
+    """Visited and unsafe cells of all stored episodes, and the share covered by the end of each, mean over seeds.
+
+    `numbers` are those of the episodes whose traces were there, of every seed. None: there are none, or an observation
+    is one number. `plane`: what states are counted on, instead of the one that follows from what is stored.
+    """
+    stored = read_stored(home)
+    seeds = tuple(stored.config["seeds"])
+    traces = _read_traces(home, seeds)
+    if not traces:
+        return None
+    soft = soft_constraints(stored)
+    plane = plane or known_plane(stored)
+    names = None if stored.facts is None else stored.facts.dimensions
+    plane = plane or plain_map(np.concatenate([trace.next_obs for row in traces.values() for trace in row]), names)
+    if plane is None:
+        return None
+    total = plane.cells[0] * plane.cells[1]
+    visited, unsafe = np.zeros(total, int), np.zeros(total, int)
+    seen = np.zeros((len(seeds), total), bool)
+    covered = []
+    for row in traces.values():
+        for mine, trace in zip(seen, row, strict=True):
+            where, inside = cells_of(plane, trace.next_obs)
+            np.add.at(visited, where[inside], 1)
+            np.add.at(unsafe, where[inside & _unsafe(home, trace, soft)], 1)
+            mine[where[inside]] = True
+        covered.append(round(float(seen.mean()), 5))
+    return {
+        "schema": SCHEMA,
+        "labels": list(plane.labels),
+        "limits": [list(limits) for limits in plane.limits],
+        "cells": list(plane.cells),
+        "unsafe_zone": [list(zone) for zone in plane.unsafe],
+        "visited": _counted(visited, plane),
+        "unsafe": _counted(unsafe, plane),
+        "covered": covered,
+        "seeds": len(seeds),
+        "episodes": len(traces),
+        "numbers": list(traces),
+    }
+
+
+def known_plane(stored: StoredRun) -> StateMap | None:
+    """The plane of a bundled environment; None: states are counted by their first two observations."""
+    entry = bundled_env(stored.env)
+    if entry is not None:
+        return None if entry.item.view is None else entry.item.view.map
+    if stored.facts is not None and stored.facts.own_map:
+        raise GussError(
+            f"the plane of the states of {stored.env!r} is computed by its own code, which is not imported here; the "
+            f"run writes {NAME} when it ends"
+        )
+    return None
+
+
+def keep_maps(home: Path, view: View | None) -> None:
+    """At the end of a run: write the maps now if later only the environment's own code could make them."""
+    if view is not None and view.map is not None and bundled_env(read_stored(home).env) is None:
+        try:
+            write_maps(home, view.map)
+        except Exception as error:
+            raise GussError(
+                f"all episodes of {home} are stored, but not the map of its states: the environment's View.map raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+def write_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | None:
+    """Make them and keep them in the run's folder."""
+    maps = make_maps(home, plane)
+    if maps is not None:
+        write_packed(home / NAME, maps)
+    return maps
+
+
+def read_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | None:
+    """Those that are kept, else made from the traces (on this plane); None if there are neither."""
+    if not (home / NAME).exists():
+        return make_maps(home, plane)
+    maps = read_packed(home / NAME, "the maps of a run", SCHEMA, FIELDS)
+    if not _is_whole(maps):
+        raise GussError(f"{home / NAME} is not the maps of a run: its cells, limits and counts do not fit together")
+    return maps
+
+
+def _is_whole(maps: dict[str, Any]) -> bool:
+    """Whether a stored map can be drawn: whoever wrote it, its numbers fit together."""
+    try:
+        (x0, x1), (y0, y1) = np.asarray(maps["limits"], float)
+        rows, columns = (int(count) for count in maps["cells"])
+        zones = np.asarray(maps["unsafe_zone"], float).reshape(-1, 4)
+        fits = x0 < x1 and y0 < y1 and np.isfinite([x0, x1, y0, y1]).all() and np.isfinite(zones).all()
+        fits = fits and 1 <= rows <= MOST_CELLS and 1 <= columns <= MOST_CELLS
+        for name in ("visited", "unsafe"):
+            i, j, counts = np.asarray(maps[name], int).reshape(-1, 3).T
+            fits = fits and ((i >= 0) & (i < rows) & (j >= 0) & (j < columns) & (counts >= 0)).all()
+        covered, numbers = np.asarray(maps["covered"], float), np.asarray(maps["numbers"], int)
+        fits = fits and covered.ndim == 1 and covered.shape == numbers.shape and np.isfinite(covered).all()
+        texts = len(maps["labels"]) == 2 and all(isinstance(label, str) for label in maps["labels"])
+        return bool(fits and len(covered) and texts and all(isinstance(maps[k], int) for k in ("seeds", "episodes")))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def shared_plane(homes: Sequence[Path]) -> StateMap | None:
+    """The plane of these runs' first two observations, over all of them, so that their maps can be compared.
+
+    None where the environment has a plane, or nothing is stored step by step.
+    """
+    edges, names = [], None
+    for home in homes:
+        stored = read_stored(home)
+        names = stored.facts.dimensions if stored.facts is not None else names
+        if known_plane(stored) is not None:
+            return None
+        for row in _read_traces(home, tuple(stored.config["seeds"])).values():
+            edges += [edge for trace in row for edge in (trace.next_obs.min(axis=0), trace.next_obs.max(axis=0))]
+    return plain_map(np.stack(edges), names) if edges and len({len(edge) for edge in edges}) == 1 else None
+
+
+def _unsafe(home: Path, trace: Trace, soft: np.ndarray) -> np.ndarray:
+    """Where any soft constraint is violated, [T]."""
+    cost = np.zeros((len(trace.obs), 0)) if trace.cost is None else np.asarray(trace.cost)
+    if cost.shape[-1] != len(soft):
+        raise GussError(f"the traces of {home} have {cost.shape[-1]} costs, its environment has {len(soft)}")
+    return np.any(cost[:, soft] > 0, axis=-1)
+
+
+def cells_of(plane: StateMap, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The cell of each of [N, D], a number, and whether it is on the map at all."""
+    low, high = np.asarray(plane.limits, float).T
+    share = (np.asarray(plane.place(np.asarray(obs, float)), float) - low) / (high - low)
+    inside = ((share >= -CLOSE) & (share <= 1.0 + CLOSE)).all(axis=-1)
+    cells = np.asarray(plane.cells)
+    index = np.clip(np.where(inside[:, None], share, 0.0) * cells, 0, cells - 1).astype(int)
+    return index[:, 0] * cells[1] + index[:, 1], inside
+
+
+def _read_traces(home: Path, seeds: tuple[int, ...]) -> dict[int, list[Trace]]:
+    """By episode, of every seed: those that are finished and were kept step by step."""
+    done = {(row["seed"], row["episode"]) for row in read_episodes(home)}
+    found = {}
+    for episode in sorted({episode for _, episode in done}):
+        paths = [trace_path(home, seed, episode) for seed in seeds if (seed, episode) in done]
+        if len(paths) == len(seeds) and all(path.exists() for path in paths):
+            found[episode] = [read_trace(path) for path in paths]
+    return found
+
+
+def _counted(counts: np.ndarray, plane: StateMap) -> list[list[int]]:
+    """Cells with anything in them: [i, j, count]."""
+    cells = np.flatnonzero(counts)
+    return [[*divmod(int(cell), plane.cells[1]), int(counts[cell])] for cell in cells]

@@ -1,0 +1,197 @@
+"""Many runs, one after another, cheap ones first. Each is an ordinary run: what is finished is skipped, what was begun
+goes on from its checkpoint, and one that fails is told while the others run. Nothing is printed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from guss.errors import GussError
+from guss.runs.config import RunConfig
+from guss.runs.forecast import COMPILE, expected_seconds
+from guss.runs.loop import EpisodeNews, FinalFit
+from guss.runs.rows import read_timings
+from guss.runs.store import run_folder
+from guss.runs.trainer import FINAL, episodes_kept, resume_run, run_one
+
+ENOUGH = 60.0
+"""Expected seconds after which what was measured weighs as much as the guess: short runs are mostly overhead."""
+Extras = Mapping[str, Callable[[Path], Any]]
+"""What to make of every finished run: the file's name in its folder, and who writes it."""
+
+
+class Job:
+    """One run of a batch: how far it is, and how long it will take."""
+
+    def __init__(self, config: RunConfig, out: Path) -> None:
+        self.config, self.out = config, out
+        self.name = f"{config.env} {config.method}"
+        self.home = run_folder(out, config.env, config.method, config.to_json())
+        self.expected = expected_seconds(config)
+        """Seconds of every episode, roughly."""
+        self.done = 0
+        """Episodes that are kept."""
+        self.seconds = 0.0
+        """What they took, without compiling."""
+        self.news: EpisodeNews | None = None
+        """Of the last of them, if it was played just now."""
+        self.troubles: list[str] = []
+        """Why it is not finished, or what could not be made of it."""
+        try:
+            self.look()
+        except GussError:  # told when its turn comes, so that the others run
+            self.done = 0
+
+    def look(self) -> None:
+        """See what is stored of it; another process may have gone on with it."""
+        self.done, self.seconds = 0, 0.0
+        if self.begun:
+            self.done = episodes_kept(self.home)
+            lines = [line for line in read_timings(self.home) if line["episode"] < self.done]
+            names = ("fit_seconds", "compile_seconds")
+            fit, compiled = (sum(line.get(name) or 0.0 for line in lines) for name in names)
+            self.seconds = fit + sum(line["plan_seconds"] for line in lines) - compiled
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is something to go on with."""
+        return (self.home / "config.json").exists()
+
+    @property
+    def packed(self) -> bool:
+        """Whether its records are all that was kept: it cannot go on."""
+        return self.begun and not (self.home / "checkpoints").is_dir()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all episodes are there."""
+        return self.done >= self.config.episodes
+
+    @property
+    def work(self) -> float:
+        """All of it, in expected seconds."""
+        return float(self.expected.sum()) + COMPILE
+
+    @property
+    def work_done(self) -> float:
+        """What is done of it, in expected seconds."""
+        return self.work if self.finished else float(self.expected[: self.done].sum())
+
+    def seconds_left(self, pace: float) -> float:
+        """Until it is finished, by its own pace as far as it has one. `pace`: seconds that an expected second takes."""
+        if self.finished:
+            return 0.0
+        played = float(self.expected[: self.done].sum())
+        own = (self.seconds + ENOUGH * pace) / (played + ENOUGH)
+        return own * float(self.expected[self.done :].sum()) + pace * COMPILE * (self.news is None)
+
+    def tell(self, news: EpisodeNews) -> None:
+        """Episodes of it are over."""
+        self.done, self.news = news.episode + 1, news
+        self.seconds += news.seconds_fit + news.seconds_plan - news.seconds_compile
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Who is told how a batch goes."""
+
+    def start(self, job: Job) -> None:
+        """A run begins, or goes on."""
+
+    def episode(self, job: Job) -> None:
+        """Episodes of it are over: `job.news`."""
+
+    def step(self, done: int) -> None:
+        """So many steps of the episode under way are over."""
+
+    def make(self, job: Job, name: str) -> None:
+        """Its episodes are over, and a file is made of them."""
+
+    def end(self, job: Job) -> None:
+        """It is finished, or failed."""
+
+
+class Batch:
+    """Runs in the order in which they are done: the one that will take least first."""
+
+    def __init__(self, configs: Sequence[RunConfig], out: Path) -> None:
+        self.in_order = [Job(config, out) for config in configs]
+        """As they were asked for."""
+        self.jobs = sorted(self.in_order, key=lambda job: job.seconds_left(1.0))
+        """As they are done."""
+
+    @property
+    def pace(self) -> float:
+        """Seconds that an expected second took so far; near 1 while little is known."""
+        expected = sum(float(job.expected[: job.done].sum()) for job in self.jobs)
+        return (sum(job.seconds for job in self.jobs) + ENOUGH) / (expected + ENOUGH)
+
+    @property
+    def work(self) -> float:
+        """All of it, in expected seconds."""
+        return sum(job.work for job in self.jobs)
+
+    @property
+    def work_done(self) -> float:
+        """What is done of it, in expected seconds; what failed will not be done."""
+        return sum(job.work if job.troubles else job.work_done for job in self.jobs)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until all are finished."""
+        pace = self.pace
+        return sum(job.seconds_left(pace) for job in self.jobs if not job.troubles)
+
+    def run(self, origin: dict[str, Any], watcher: Watcher, extras: Extras) -> list[Job]:
+        """All of them, and what is to be made of each; returns those with troubles."""
+        for job in self.jobs:
+            _finish(job, origin, watcher, extras)
+        return [job for job in self.jobs if job.troubles]
+
+
+def _finish(job: Job, origin: dict[str, Any], watcher: Watcher, extras: Extras) -> None:
+    """One run to its end."""
+
+    def tell(news: EpisodeNews) -> None:
+        job.tell(news)
+        watcher.episode(job)
+
+    try:
+        job.look()
+        was_finished = job.finished
+        watcher.start(job)
+        if not was_finished or (job.config.learns and not job.packed and not (job.home / FINAL).exists()):
+            _go_on(job, origin, tell, watcher)
+    except GussError as error:
+        job.troubles.append(str(error))
+    else:
+        for name, write in extras.items():
+            if job.packed or (was_finished and (job.home / name).exists()):
+                continue
+            watcher.make(job, name)
+            try:
+                write(job.home)
+            except GussError as error:
+                job.troubles.append(f"no {name}: {error}")
+    watcher.end(job)
+
+
+def _go_on(job: Job, origin: dict[str, Any], tell: Callable[[EpisodeNews], Any], watcher: Watcher) -> None:
+    """Begin it or go on with it."""
+
+    def final(fitted: FinalFit | None) -> None:
+        if fitted is None:
+            watcher.make(job, FINAL)
+
+    how: Any = {"on_step": watcher.step, "on_final": final}
+    if not job.begun:
+        run_one(job.config, job.out, origin, tell, **how)
+    elif job.packed:
+        raise GussError(
+            f"{job.home} has {job.done} of {job.config.episodes} episodes and no checkpoint to go on from; move it "
+            f"away to begin anew"
+        )
+    else:
+        resume_run(job.home, tell, **how)

@@ -1,0 +1,113 @@
+"""Baselines on problems with known answers. Small here; with the full counts in `make test-long`.
+
+Pendulum-v1's returns as published (RL Baselines3 Zoo, benchmark.md): SAC −157 ± 89 after 20 k steps, PPO −172 ± 104
+after 100 k; ± is the spread over 750 episodes. Safe Pendulum's reward and dynamics are those of Pendulum-v1.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from worth import BEST, SHARE, judged, worth_task
+
+from guss.collect.exploration import explore_episodes
+from guss.collect.host import Played
+from guss.envs.pendulum import pendulum_task
+from guss.methods import make_baseline
+from guss.methods.episodes import experience, play_compiled
+
+PUBLISHED = {"sac": -157.0, "ppo": -172.0}
+SPREAD = {"sac": 89.0, "ppo": 104.0}
+LIMITED = {"cost_limit": 1000.0 * SHARE}
+# Lagrangian methods circle their answer; a slow price makes the circles small (docs/baselines.md).
+SLOW_PRICE = {"price_rate": 0.01, "policy_rate": 1e-3}
+
+
+def learn(name, task, seeds, turns, look=None, after=0, **settings):
+    """A baseline after so many turns, all seeds at once; `look` sees each `after` the first ones."""
+    method = make_baseline(name, task, settings, capacity=turns * task.episode_length)
+    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.int32))
+    states = jax.jit(jax.vmap(method.init))(keys)
+    for turn in range(turns):
+        now = jax.vmap(lambda key, turn=turn: jax.random.fold_in(key, turn))(keys)
+        episodes = jax.vmap(lambda key, n=method.at_once: jax.random.split(key, n))(now)
+        if method.random_first and turn == 0:
+            moves, note = explore_episodes(task, episodes[:, 0], task.episode_length, "smooth"), ()
+        else:
+            moves, note = play_compiled(method, states, task, episodes, False)
+        seen = experience(Played.whole(task, jax.device_get(moves)), jax.device_get(note), method.at_once)
+        states, _ = method.learn(states, seen, now, turn)
+        if look is not None and turn >= after:
+            look(method, states)
+    return method, states
+
+
+def returns(method, states, seeds, episodes):
+    """Of the policy put to work, on starts of its own: [S, episodes]."""
+    keys = jax.vmap(lambda s: jax.random.split(jax.random.key(2**20 + s), episodes))(jnp.asarray(seeds, jnp.int32))
+    moves, _ = play_compiled(method, states, method.task, keys, True)
+    return np.asarray(moves.reward).sum(axis=0).reshape(len(seeds), episodes)
+
+
+def worth_of(name, seeds, turns, last=1, **settings):
+    """Reward and cost of a step relative to the known answer, of every seed, over the last turns: [S, 2]."""
+    seen = []
+
+    def look(method, states):
+        each = [jax.tree.map(lambda x, i=i: x[i], states) for i in range(len(seeds))]
+        seen.append([judged(method, state) for state in each])
+
+    learn(name, worth_task(), seeds, turns, look, turns - last, batch=200, hidden=(32,), **settings)
+    return np.mean(seen, axis=0) / np.asarray([BEST, SHARE])
+
+
+def test_cpo_takes_what_is_worth_it_and_no_more():
+    found = worth_of("cpo", (0,), 60, last=20, **LIMITED)[0]
+    np.testing.assert_allclose(found, 1.0, atol=0.1)
+
+
+def test_ppo_takes_everything_and_its_lagrangian_form_does_not():
+    free = worth_of("ppo", (0,), 25)[0]
+    priced = worth_of("ppo-lagrangian", (0,), 25, **LIMITED)[0]
+    assert free[1] * SHARE > 0.8, "unconstrained, nearly everything is taken"
+    assert priced[1] * SHARE < 0.5, "a price on it keeps the policy from that"
+
+
+def test_sac_swings_the_pendulum_up():
+    method, states = learn("sac", pendulum_task(), (0,), 25, hidden=(64, 64), batch=64, rate=1e-3)
+    assert returns(method, states, (0,), 20).mean() > -300.0
+
+
+def test_ppo_swings_the_pendulum_up():
+    method, states = learn("ppo", pendulum_task(), (0,), 20, gamma=0.95, batch=200, policy_rate=1e-3)
+    assert returns(method, states, (0,), 20).mean() > -450.0
+
+
+# --------------------------------------------------------------------------------------------------- the full counts
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["cpo", "ppo-lagrangian", "ppo"])
+def test_the_limit_is_met_within_five_percent(name, record_result):
+    """Six seeds; of the Lagrangian form, which circles its answer, the mean over the last 100 of 800 turns."""
+    how = {"cpo": (200, 20, LIMITED), "ppo-lagrangian": (800, 100, LIMITED | SLOW_PRICE), "ppo": (50, 1, {})}
+    turns, last, settings = how[name]
+    found = worth_of(name, range(6), turns, last, **settings)
+    told = {"reward_to_best": found[:, 0].round(4).tolist(), "cost_to_limit": found[:, 1].round(4).tolist()}
+    record_result(f"worth-{name}", {"method": name, "turns": turns, "mean_of_last": last, **told})
+    if name == "ppo":
+        assert (found[:, 1] > 3.0).all(), "it takes four times what is allowed"
+    else:
+        np.testing.assert_allclose(found, 1.0, atol=0.05)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "turns", "seeds"), [("sac", 100, 3), ("ppo", 94, 6)])
+def test_pendulum_v1_is_solved_as_published(name, turns, seeds, record_result):
+    """SAC in the published 20 k steps, PPO in 300,800; within two standard errors of 100 episodes of each seed."""
+    method, states = learn(name, pendulum_task(), range(seeds), turns)
+    found = returns(method, states, range(seeds), 100)
+    error = SPREAD[name] / np.sqrt(found.size)
+    told = {"steps": turns * method.at_once * 200, "returns": [round(float(x), 1) for x in found.mean(axis=1)]}
+    record_result(f"pendulum-{name}", {"method": name, "published": PUBLISHED[name], "episodes_judged": 100, **told})
+    assert found.mean() > PUBLISHED[name] - 2 * error
