@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PLANNERS = ("random", "rs", "s-rs", "cem", "rcem", "map-elites", "guss")
 PLANNERS += ("cce", "icem", "s-icem", "mppi", "s-mppi", "ps-me")
 POLICIES = ("sac", "safe-mbpo", "ppo", "ppo-lagrangian", "trpo", "cpo")
-SMALL = ["--seeds", "2", "--horizon", "4", "--budget", "20", "--fit", "max_steps=60", "warm_steps=30"]
+SMALL = ["--seeds", "2", "--horizon", "4", "--budget", "40", "--fit", "max_steps=60", "warm_steps=30"]
 LEARNING = {
     "sac": ["--set", "hidden=[16,16]"],
     "safe-mbpo": ["--set", "hidden=[16,16]", "--fit", "max_steps=60", "warm_steps=30"],
@@ -41,7 +41,7 @@ ON_POLICY = ["--set", "num_envs=2", "hidden=[16,16]"]
 AGENT = """
 import sys, gymnasium, guss
 kind = sys.argv[1]
-settings = dict(horizon=4, budget=20, fit={"max_steps": 60, "warm_steps": 30}, seed=3)
+settings = dict(horizon=4, budget=40, fit={"max_steps": 60, "warm_steps": 30}, seed=3)
 if kind == "compiled":
     agent = guss.Agent("safe-pendulum", **settings)
     agent.learn(3)

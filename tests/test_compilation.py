@@ -19,7 +19,7 @@ from guss.errors import GussError
 from guss.plugins import load_object
 from guss.runs.compile_clock import CompileClock
 from guss.runs.config import RunConfig, config_from
-from guss.runs.trainer import make_loop
+from guss.runs.lifecycle import make_loop
 from guss.types import Transition
 
 pytestmark = pytest.mark.filterwarnings("ignore::guss.errors.GussWarning")  # few unsafe examples, on purpose

@@ -13,7 +13,7 @@ from guss.errors import GussError
 from guss.methods.settings import AgentSettings, settings_from, settings_from_json
 from guss.plugins import load_preset
 from guss.runs.config import RunConfig, config_from, seeds_from
-from guss.runs.trainer import make_loop
+from guss.runs.lifecycle import make_loop
 from guss.validation import build, convert
 
 

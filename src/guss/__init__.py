@@ -76,7 +76,10 @@ _PUBLIC = {
     "Planner": "guss.types",
     "Rollout": "guss.types",
     "Scores": "guss.types",
+    "Trajectory": "guss.types",
     "Transition": "guss.types",
+    "Method": "guss.types",
+    "register_method": "guss.methods",
     "setting": "guss.types",
     "Constraint": "guss.constraint",
     "Grid": "guss.task",
@@ -91,7 +94,7 @@ _PUBLIC = {
     "plan": "guss.planners.engine",
     "plan_within": "guss.planners.engine",
     "Agent": "guss.agent",
-    "run_episodes": "guss.collect.compiled",
+    "run_episodes": "guss.methods.planning",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]

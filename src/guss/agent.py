@@ -9,43 +9,56 @@ Who owns the real system drives it: `act(obs)`, then `observe(transition)`, with
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import PyTree
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from guss import agent_file, checkpoint
+from guss import keys as streams
 from guss.checkpoint import Stored
-from guss.collect.compiled import run_episodes
-from guss.collect.datasets import Columns, Trace
-from guss.collect.exploration import explore_episodes, random_action
-from guss.collect.history import Episode, batch_of_steps, episode_of, is_initial, model_measures, steps_of
-from guss.collect.host import hard_violations
-from guss.collect.inputs import Checked, HostSystem, check_finite, check_steps, read_logged, resolve
-from guss.collect.plan_step import Programs, episode_keys, plan_step
-from guss.compilation import begin_programs, strong
+from guss.collect.compiled import EPISODES, CompiledCollector
+from guss.collect.datasets import Columns, Dataset
+from guss.collect.exploration import random_action
+from guss.collect.host import act_all, begin_all
+from guss.collect.inputs import HostSystem, InputChecker, check_steps, read_logged, resolve
+from guss.collect.trajectories import check_finite, episode_metrics, from_steps, hard_violations
+from guss.compilation import AT_ONCE, Ahead, begin_programs, strong
 from guss.errors import GussError, GussWarning
-from guss.explanation import Decision, Explanation, Search, explain
-from guss.methods.learner import Learner, diverged, divergence_error
+from guss.explanation import Choice, Explanation, Search, explain
+from guss.history import Episode, is_initial, model_record
+from guss.methods.factory import make_method
+from guss.methods.planning import EVALUATION, check_fit, plan_all
 from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
 from guss.models.evaluation import FitReport
 from guss.models.unsafe_examples import Knowledge
-from guss.planners import make_planner
 from guss.planners.engine import Diagnostics
 from guss.plugins import find_preset
 from guss.progress import learning_progress
 from guss.task import Task
-from guss.types import Planner, Transition
+from guss.types import Method, Trajectory, Transition
 from guss.validation import check_seed, convert
+
+PLAN = "plan"
+"""Name of the program for one step, where it is compiled ahead."""
+
+
+@partial(jax.jit, compiler_options=AT_ONCE)
+def _episode_keys(key: PRNGKeyArray, episode: Int[Array, ""]) -> tuple[PRNGKeyArray, ...]:
+    """Of an agent's key: for the episode, its reset, its steps, its random actions, and the fit before it."""
+    key = streams.episode(key, episode)
+    return key, streams.reset(key), streams.steps(key), streams.exploration(key)[1], streams.fit(key)
 
 
 class Agent:
-    """Learns a model of one system and controls it by planning in that model."""
+    """A method and its state for one system: learns a model of it and controls it by planning in that model."""
 
     def __init__(
         self,
@@ -54,7 +67,7 @@ class Agent:
         task: Task | None = None,
         seed: int = 0,
         initial_policy: Callable[[np.ndarray], Any] | None = None,
-        traces: Iterable[str | Path | Transition | Trace] = (),
+        traces: Iterable[str | Path | Transition | Dataset] = (),
         columns: Columns | None = None,
         preset: dict[str, Any] | None = None,
         method: str = "guss",
@@ -78,28 +91,27 @@ class Agent:
         if "reward" in known.unknown:
             chosen = {"initial_episodes": UNKNOWN_EPISODES} | chosen
         self.settings = settings_from(AgentSettings, chosen, method, **settings)
-        self._task, self._planned = self.settings.tasks(known)
+        self._task, self._planning_task = self.settings.tasks(known)
         self._changed: dict[str, dict[str, Any]] = {}  # parameters of constraints set since, by name
         self.initial_policy = initial_policy
-        self.planner: Planner = make_planner(
-            method, self.task, horizon=self.settings.horizon, budget=self.settings.budget, **self.settings.planner
-        )
         self.seed = check_seed(seed)
         self.key = jax.random.key(self.seed)
-        self.learner = Learner(self.settings, self.planned, self.key[None], capacity=8 * self.task.episode_length)
-        self.checked = Checked(self.task, self.env)
+        self.method: Method = make_method(self.settings, self._planning_task, 8 * self.task.episode_length)
+        self.state: PyTree = self.method.init_all(streams.first_state(self.key)[None])
+        """What is learned, as arrays with a leading axis of length 1."""
+        self.inputs = InputChecker(self.task, self.env)
         self.history: list[Episode] = []
         self.last_plan: Diagnostics | None = None
-        self._decision: Decision | None = None
+        self._choice: Choice | None = None
         self._report: FitReport | None = None
         self._knowledge = Knowledge()
-        self._fitted_rows = -1  # how many rows the model was last fitted to
         self._fit_seconds = self._plan_seconds = 0.0
         self._steps: list[tuple[Transition, bool]] = []  # of the episode under way; whether to learn from them
+        self._aux: list[PyTree] = []
         self._terminated = False
         self._acts = 0
-        self._memory: PyTree = ()
-        self._programs = Programs()
+        self._carry: PyTree = ()
+        self._ahead = Ahead()
         self._begin()
         for trace in logged:
             self.remember(trace)
@@ -116,9 +128,9 @@ class Agent:
         raise AttributeError("agent.task is read-only; agent.set_constraint(name, parameter=value) changes a limit")
 
     @property
-    def planned(self) -> Task:
+    def planning_task(self) -> Task:
         """The task that scores plans: `task` with the planning margin, and without what is learned."""
-        return self._planned
+        return self._planning_task
 
     def set_constraint(self, name: str, **parameters: Any) -> None:
         """Change parameters of a constraint, such as `limit=0.4`; the next plan and the next step obey them.
@@ -128,9 +140,13 @@ class Agent:
         stays as the environment computes it: then only plans change.
         """
         self.settings.check_parameters_of(self._task, name, parameters)
-        self._task, self._planned = self.settings.tasks(self._task.update(name, **parameters))
         self._changed[name] = self._changed.get(name, {}) | parameters
-        self.checked, self.learner.task = Checked(self._task, self.env), self._planned
+        self._use_tasks(*self.settings.tasks(self._task.update(name, **parameters)))
+
+    def _use_tasks(self, task: Task, planning_task: Task) -> None:
+        self._task, self._planning_task = task, planning_task
+        self.inputs = InputChecker(task, self.env)
+        self.method = dataclasses.replace(self.method, task=planning_task)
 
     # ---------------------------------------------------------------------------------------------- a user's own loop
 
@@ -141,40 +157,51 @@ class Agent:
 
     @property
     def phase(self) -> str:
-        """Who acts in the episode under way: "random", "initial_policy" or "plan"."""
+        """Who acts in the episode under way: "random", "initial_policy", "plan" or "policy"."""
         if not self._first:
-            return "plan"
+            return self.method.phase
         return "random" if self.initial_policy is None or not self.settings.plans else "initial_policy"
 
     def act(self, obs: Any) -> np.ndarray:
         """The action to take now, as a NumPy array (a scalar array for a single discrete choice)."""
         step = len(self._steps)
         where = f"episode {self.episode}, step {step}"
-        array = self.checked.obs(obs, where)
+        array = self.inputs.obs(obs, where)
         self._compile_ahead()
         started, search = time.perf_counter(), None
         if self.phase == "random":
             action = self._random_action(step)
         elif self.phase == "initial_policy":
             assert self.initial_policy is not None
-            action = self.checked.action(self.initial_policy(array), f"initial_policy in {where}")
+            action = self.inputs.action(self.initial_policy(array), f"initial_policy in {where}")
         else:
             self.fit()
             started = time.perf_counter()
-            self._programs.wait_plan()
-            arguments = self._plan_arguments(array)
-            plan = plan_step(*arguments)
-            search = Search(*(*arguments, plan))
-            self._memory, self.last_plan = plan.memory, jax.device_get(plan.diagnostics)
-            action = np.asarray(plan.action)
+            self._ahead.wait(EVALUATION, PLAN)
+            action, search = self._decide(array)
         self._acts += 1
         self._plan_seconds += time.perf_counter() - started
-        self._decision = Decision(self.phase, self.episode, step, array, np.asarray(action), self.task, search)
-        return self.checked.outward(action)
+        self._choice = Choice(self.phase, self.episode, step, array, np.asarray(action), self.task, search)
+        return self.inputs.outward(action)
+
+    def _decide(self, obs: np.ndarray) -> tuple[np.ndarray, Search | None]:
+        """The method's action; and the search, if it planned."""
+        if not self.method.plans:
+            states, t = self.method.acting(self.state), np.int32(self._acts)
+            keys = self._key_steps[None, None]
+            action, self._carry, aux = act_all(self.method, states, self._carry, obs[None, None], keys, t)
+            self._aux.append(aux)
+            return np.asarray(action)[0, 0], None
+        arguments = self._plan_arguments(obs)
+        plan = plan_all(*arguments)
+        search = Search(*(*arguments, plan))
+        self._carry = jax.tree.map(lambda x: x[:, None], plan.memory)
+        self.last_plan = jax.tree.map(lambda x: x[0], jax.device_get(plan.diagnostics))
+        return np.asarray(plan.action)[0], search
 
     def explain(self) -> Explanation:
         """Why the last action was chosen: `print(agent.explain())`. The first call compiles the planner once more."""
-        return explain(self._decision)
+        return explain(self._choice)
 
     def warm_up(self, obs: Any) -> None:
         """Compile everything that later calls need, so that none of them waits for it; `obs`: any observation.
@@ -182,11 +209,11 @@ class Agent:
         Nothing is learned and nothing changes. Without it, programs are compiled in threads from the first `act` or
         `learn` on, while random episodes run.
         """
-        array = self.checked.obs(obs, "warm_up")
+        array = self.inputs.obs(obs, "warm_up")
         self._compile_ahead()
-        self._programs.ahead.wait()
+        self._ahead.wait()
         if self.settings.plans:
-            jax.block_until_ready(plan_step(*self._plan_arguments(array)))
+            jax.block_until_ready(plan_all(*self._plan_arguments(array)))
         self._random_action(0)
 
     def observe(self, transition: Transition, *, end: bool = False, terminated: bool = False, use: bool = True) -> bool:
@@ -198,7 +225,7 @@ class Agent:
         transition that is not usable is an error, and nothing of it is kept.
         """
         where = f"episode {self.episode}, step {len(self._steps)}"
-        move = self.checked.transition(transition, where)
+        move = self.inputs.transition(transition, where)
         self._steps.append((move, use))
         self._terminated = terminated
         stop = bool(hard_violations(self.task, np.asarray(move.cost)))
@@ -213,32 +240,46 @@ class Agent:
             self._close()
         self._begin()
 
-    def remember(self, trace: Transition | Trace, use: np.ndarray | None = None) -> None:
-        """Learn from a batch of logged transitions, arrays [N, …]; reward and cost are not needed."""
-        rows = self.checked.batch(trace)
-        rows = rows._replace(use=np.asarray(rows.use if use is None else use, bool))
-        if rows.use.shape != (len(rows.obs),):
-            raise GussError(f"`use` says for each of the {len(rows.obs)} transitions, got shape {rows.use.shape}")
-        self.learner.add(jax.tree.map(lambda x: x[None], rows))
+    def remember(self, trace: Transition | Dataset, use: np.ndarray | None = None) -> None:
+        """Learn from a batch of logged transitions, arrays [N, …]; reward and cost are not needed.
+
+        `use`: for each transition, whether to learn from it.
+        """
+        rows = self.inputs.dataset(trace)
+        if use is not None:
+            count, learnable = rows.valid.shape[2], np.asarray(use, bool)
+            if learnable.shape != (count,):
+                raise GussError(f"`use` says for each of the {count} transitions, got shape {learnable.shape}")
+            rows = rows._replace(learnable=learnable[None, None])
+        self._update(rows)
+
+    def _update(self, trajectory: Trajectory) -> dict[str, Any]:
+        self.state, metrics = self.method.update_all(self.state, trajectory, self._key_update()[None])
+        return metrics
+
+    def _key_update(self) -> PRNGKeyArray:
+        return streams.updates(self.key[None], self.episode)[0]
 
     def fit(self) -> FitReport | None:
         """Fit the model to everything observed so far; does nothing if there is nothing new."""
-        if not self.learner.per_seed or self._fitted_rows == self.learner.rows:
-            return self._report
-        if self.learner.rows == 0:
+        if self.method.plans and self.settings.learns and self.num_transitions == 0:
             raise GussError(
                 "there is nothing to learn from yet: let initial_episodes be at least 1, or bring traces along"
             )
         started = time.perf_counter()
-        report = self.learner.fit(self._key_fit[None], self._programs.ahead.wait)
-        assert report is not None
-        if diverged(report).any():
-            raise divergence_error(self.episode, [self.seed])
-        self._report, self._fitted_rows = jax.tree.map(lambda x: np.asarray(x)[0], report), self.learner.rows
-        self._fit_seconds += time.perf_counter() - started
-        for text in self._knowledge.news(self.learner.examples()):
-            warnings.warn(text, GussWarning, stacklevel=2)
+        self.state, metrics = self.method.prepare(self.state, self._key_fit[None], self._ahead.wait)
+        check_fit(metrics, self.episode, (self.seed,))
+        if "report" in metrics:
+            self._report = jax.tree.map(lambda x: np.asarray(x)[0], metrics["report"])
+            self._fit_seconds += time.perf_counter() - started
+            for text in self._knowledge.news(metrics["examples"]):
+                warnings.warn(text, GussWarning, stacklevel=2)
         return self._report
+
+    @property
+    def num_transitions(self) -> int:
+        """Transitions that the model is learned from."""
+        return int(self.state.data.filled[0]) if self.settings.learns else 0
 
     # -------------------------------------------------------------------------------------------------- whole episodes
 
@@ -267,30 +308,28 @@ class Agent:
                     self._compiled_episode()
                 else:
                     self._host_episode(shown.step)
-                news, length = self.history[-1], self.task.episode_length
-                shown.episode(news.news(number, length, any(e.steps != length for e in self.history)))
+                last, length = self.history[-1], self.task.episode_length
+                shown.episode(last.summary(number, length, any(e.steps != length for e in self.history)))
                 if on_episode is not None:
-                    on_episode(news)
-                if target is not None and news.phase == "plan" and news.mean_reward >= target:
+                    on_episode(last)
+                if target is not None and last.phase == self.method.phase and last.mean_reward >= target:
                     break
         return self.history[before:]
 
     def _compiled_episode(self) -> None:
         """One episode of a compiled task: one program."""
-        keys = self._key_episode[None]
+        collector, keys = CompiledCollector(self.task), self._key_episode[None, None]
         if self.phase == "random":
-            moves = explore_episodes(self.task, keys, self.task.episode_length, self.settings.explores())
+            found, _ = collector.explore(keys, self.settings.explores(), self.episode)
         else:
             self.fit()
             started = time.perf_counter()
-            learner = self.learner
-            how: Any = {"per_seed": learner.per_seed, "planned": self.planned}
-            self._programs.wait_episodes()
-            moves = run_episodes(self.planner, learner.models, self.task, keys, **how).transition
+            self._ahead.wait(EVALUATION, EPISODES)
+            found, _ = collector.collect(self.method, self.method.acting(self.state), keys, self.episode)
             self._plan_seconds += time.perf_counter() - started
-        check_finite(self.task, moves, self.episode, [self.seed])
-        self._steps = steps_of(self.task, moves)
-        self._close()
+        check_finite(self.task, found, self.episode, [self.seed])
+        steps = int(found.valid.sum())
+        self._close(jax.tree.map(lambda x: x[:, :, :steps], found))
 
     def _host_episode(self, on_step: Callable[[int], Any]) -> None:
         """One episode of a Gymnasium environment, or of a compiled task step by step."""
@@ -307,7 +346,7 @@ class Agent:
 
     def save(self, path: str | Path) -> None:
         """Write everything learned to a file, without pickle; steps of an episode under way are not, with a warning."""
-        checkpoint.save(Path(path), "agent", agent_file.about_agent(self), self.learner.state)
+        checkpoint.save(Path(path), "agent", agent_file.about_agent(self), self.state)
 
     @classmethod
     def load(
@@ -340,57 +379,63 @@ class Agent:
 
         return agent_of_run(Path(run), seed, system, task)
 
-    def restore(self, stored: Stored, history: list[Episode], report: FitReport | None, fitted_rows: int) -> None:
-        """Take over a stored model and its data, to `fitted_rows` of which it was fitted.
-
-        They must have been learned with the same spaces and constraints.
-        """
-        tasks, learner = agent_file.stored_learner(stored, self.settings, (self.task, self.planned), self.key)
-        self._task, self._planned = tasks
+    def restore(self, stored: Stored, history: list[Episode], report: FitReport | None) -> None:
+        """Take over a stored state, learned with the same spaces and constraints."""
+        tasks, state = agent_file.stored_state(stored, self)
+        self._use_tasks(*tasks)
         self.history = history
-        self.adopt(learner, report)
-        self._fitted_rows = fitted_rows
+        self.adopt(state, report)
 
-    def adopt(self, learner: Learner, report: FitReport | None) -> None:
-        """Take over a model and its data, and how good it is; it counts as fitted to all of them."""
-        self.learner, self._report, self._fitted_rows = learner, report, learner.rows
+    def adopt(self, state: PyTree, report: FitReport | None) -> None:
+        """Take over a state, and how good its model is."""
+        self.state, self._report = state, report
         self._begin()
 
     # -------------------------------------------------------------------------------------------------------- the rest
 
     def _begin(self) -> None:
-        self._steps, self._acts, self._terminated = [], 0, False
+        self._steps, self._aux, self._acts, self._terminated = [], [], 0, False
         self._fit_seconds = self._plan_seconds = 0.0
-        keys = episode_keys(self.key, np.int32(self.episode))
+        keys = _episode_keys(self.key, np.int32(self.episode))
         self._key_episode, self._key_reset, self._key_steps, self._key_first, self._key_fit = keys
-        self._memory = strong(self.planner.first_memory())
+        carries = begin_all(self.method, self.method.acting(self.state), self._key_episode[None, None])[1]
+        self._carry = strong(carries)
         self._first = is_initial(self.history, self.settings, self.task, self.env)
 
     def _plan_arguments(self, obs: np.ndarray) -> tuple[Any, ...]:
-        learner = self.learner
-        task, key, t = self.planned, self._key_steps, np.int32(self._acts)
-        return (self.planner, learner.models, task, obs, key, t, self._memory, learner.per_seed)
+        memory = jax.tree.map(lambda x: x[:, 0], self._carry)
+        return (
+            self.method, self.method.acting(self.state), memory, obs[None], self._key_steps[None], np.int32(self._acts)
+        )  # fmt: skip
 
     def _compile_ahead(self, *, episodes: bool = False) -> None:
         """Begin to compile in threads what later episodes need; `episodes`: they are compiled as a whole."""
-        if self.settings.plans and not self._programs.started(episodes):
-            self._programs.start_fit(self.learner, self._key_fit)
-            if episodes:
-                self._programs.start_episodes(self.planner, self.learner, self.task, self.planned, self._key_episode)
-            else:
-                self._programs.start_plan(*self._plan_arguments(np.zeros(self.task.observations.size, np.float32)))
-            self.learner.compile_evaluation(self._programs.ahead)
+        if not self.method.plans or self._ahead.has(EPISODES if episodes else PLAN):
+            return
+        fit = self._key_fit[None]
+        self.method.compile_ahead(self._ahead, self.state, fit)
+        if episodes:
+            keys = self._key_episode[None, None]
+            CompiledCollector(self.task).compile_ahead(self._ahead, self.method, self.method.acting(self.state), keys)
+        else:
+            arguments = self._plan_arguments(np.zeros(self.task.observations.size, np.float32))
+            self._ahead.start(PLAN, lambda: plan_all.lower(*arguments))
+        self.method.compile_evaluation(self._ahead, self.state, fit)
 
-    def _close(self) -> None:
-        """The episode is over: evaluate the model on it, keep its transitions, write down what it came to."""
-        batch = batch_of_steps(self._steps, self._terminated)
+    def _close(self, trajectory: Trajectory | None = None) -> None:
+        """The episode is over: learn from its transitions, write down what it amounts to."""
+        if trajectory is None:
+            moves, learnable = zip(*self._steps, strict=True)
+            trajectory = from_steps(moves, learnable, self._terminated, self.task, self._aux)
+        metrics = self._update(trajectory)
         model: dict[str, Any] = {}
         if self.phase == "plan" and self._report is not None:
-            model = model_measures(self._report, self.learner.ahead(batch))
-        self.learner.add(batch)
-        self.learner.compile_larger(self._programs.ahead, self._key_fit[None])
-        seconds = (self._fit_seconds, self._plan_seconds)
-        self.history.append(episode_of(self.task, self._steps, self.episode, self.phase, model, *seconds))
+            r2_horizon = metrics.get("r2_horizon")
+            model = model_record(self._report, None if r2_horizon is None else r2_horizon[0])
+        self.method.compile_larger(self._ahead, self.state, self._key_fit[None])
+        about = {"episode": self.episode, "phase": self.phase, "model": model}
+        seconds = {"fit_seconds": self._fit_seconds, "plan_seconds": self._plan_seconds}
+        self.history.append(Episode.of(episode_metrics(self.task, trajectory)[0][0], **about, **seconds))
         self._begin()
 
     def _random_action(self, step: int) -> np.ndarray:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import re
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -11,38 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
 from guss import checkpoint
+from guss import keys as streams
 from guss.checkpoint import Stored
-from guss.collect.history import Episode
 from guss.errors import GussError, GussWarning
-from guss.methods.learner import Learner, check_about
+from guss.history import Episode
+from guss.methods.factory import make_method
 from guss.methods.settings import AgentSettings
+from guss.methods.signature import check_signature, signature, stored_signature, with_stored_end
+from guss.methods.stored_state import restore_state
 from guss.models.evaluation import FitReport
 from guss.models.outcomes import OutcomeReport
-from guss.task import END, Task
-from guss.types import Actions, ContinuousActions
-from guss.validation import checked, received
+from guss.task import Task
+from guss.validation import received
 
 if TYPE_CHECKING:
     from guss.agent import Agent
 
-SIGNATURE = {
-    "observation size": int,
-    "actions": dict[str, Any],
-    "constraints": tuple[str, ...],
-    "learned outcomes": tuple[str, ...],
-}
-ACTIONS = {
-    "kind": str,
-    "low": tuple[float, ...],
-    "high": tuple[float, ...],
-    "num_values": tuple[int, ...],
-    "start": tuple[int, ...] | None,
-    "scalar": bool,
-    "ordered": bool,
-}
 STATE_META: dict[str, Any] = {"learner": dict[str, int], "system": dict[str, Any], "actions": str | None}
 """What every stored state has in its `meta`; older ones have no `system`."""
 AGENT_META = STATE_META | {
@@ -60,8 +44,6 @@ RUN_META = STATE_META | {
     "records": dict[str, Any],
     "diverged": tuple[int, ...],
 }
-TOLERANCE = 1e-5
-"""Relative difference up to which action bounds are the same, as after a cast to float32."""
 
 
 def about_agent(agent: Agent) -> dict[str, Any]:
@@ -71,12 +53,10 @@ def about_agent(agent: Agent) -> dict[str, Any]:
         warnings.warn(text, GussWarning, stacklevel=3)
     return {
         "task": agent.task.name,
-        "system": signature(agent.planned),
+        "system": signature(agent.planning_task),
         "seed": agent.seed,
         "settings": agent.settings.to_json(),
         "history": [asdict(episode) for episode in agent.history],
-        "learner": agent.learner.meta(),
-        "fitted_rows": agent._fitted_rows,
         "report": report_numbers(agent._report),
         "constraints": {
             name: {key: np.asarray(value).tolist() for key, value in parameters.items()}
@@ -91,7 +71,7 @@ def stored_agent(cls: type[Agent], stored: Stored, system: Any, **how: Any) -> A
     agent = cls(system, **how, seed=meta["seed"], preset={}, **meta["settings"].arguments())
     for name, parameters in meta.get("constraints", {}).items():
         agent.set_constraint(name, **parameters)
-    agent.restore(stored, list(meta["history"]), report_from(meta["report"], ()), meta["fitted_rows"])
+    agent.restore(stored, list(meta["history"]), report_from(meta["report"], ()))
     return agent
 
 
@@ -99,126 +79,28 @@ def load_agent(path: Path) -> Stored:
     """What `Agent.save` wrote."""
     if (path / "config.json").is_file():
         raise GussError(f"{path} is a run, not an agent's file: load it with Agent.from_run({str(path)!r}, seed=…)")
-    required = ("seed", "settings", "history", "learner", "fitted_rows", "report")
+    required = ("seed", "settings", "history", "report")
     stored = checkpoint.load(path, "agent").checked(AGENT_META, required)
-    check_learner(stored, 1)
     report_from(stored.meta["report"], ())
     return stored
 
 
-def stored_learner(
-    stored: Stored, settings: AgentSettings, tasks: tuple[Task, Task], key: PRNGKeyArray
-) -> tuple[tuple[Task, ...], Learner]:
-    """The learner that was stored, and the tasks with the end of episodes learned if it has learned that.
+def stored_state(stored: Stored, agent: Agent) -> tuple[tuple[Task, ...], Any]:
+    """The tasks with the end of episodes learned if the stored state has learned that, and the state.
 
     It must have been learned with the same spaces and constraints.
     """
     learned = stored_signature(stored)
-    tasks_then = tuple(with_stored_end(task, learned, stored.path) for task in tasks)
-    check_signature(f"the model in {stored.path}", learned, tasks_then[1])
-    about = stored.meta["learner"]
-    learner = Learner(settings, tasks_then[1], key[None], capacity=about["capacity"])
-    learner.restore(stored.restore(learner.state), about)
-    return tasks_then, learner
-
-
-def check_learner(stored: Stored, seeds: int) -> None:
-    """What `meta` says of stored data must fit the arrays, before buffers of that size are made."""
-    about = stored.meta["learner"]
-    check_about(about)
-    use = stored.arrays.get("['data'].use", np.zeros((seeds, 0)))
-    if use.shape != (seeds, about["capacity"]):
-        raise GussError(f"{stored.path}: meta.learner must fit the stored data of shape {list(use.shape)}, got {about}")
-
-
-def signature(planned: Task) -> dict[str, Any]:
-    """What a model depends on in a task as plans see it, as plain data; its name is not part of it."""
-    return {
-        "observation size": planned.observations.size,
-        "actions": _plain_actions(planned.actions),
-        "constraints": [constraint.name for constraint in planned.constraints],
-        "learned outcomes": list(planned.unknown),
-    }
-
-
-def check_signature(what: str, stored: dict[str, Any], planned: Task) -> None:
-    """Raise a GussError that names what differs between a stored signature and a task as plans see it."""
-    mine = signature(planned)
-    different = [name for name in stored if not _alike(stored[name], mine.get(name))]
-    if different:
-        each = [
-            f"{name} {_in_words(stored[name])}, task {planned.name!r} has {_in_words(mine.get(name))}"
-            for name in different
-        ]
-        raise GussError(f"{what} was learned with other spaces or constraints than this system's: {'; '.join(each)}")
-
-
-def with_stored_end(task: Task, stored: dict[str, Any], path: Path) -> Task:
-    """The task with the end of episodes learned if the stored model has learned it: it is no property of the system."""
-    if "learned outcomes" not in stored:
-        return task
-    knows = END in stored["learned outcomes"]
-    if task.learns_end and not knows:
-        warnings.warn(
-            f"the model in {path} does not know when the system ends an episode early, so plans ignore it",
-            GussWarning,
-            stacklevel=4,
-        )
-    return task.replace(learns_end=knows) if bool(task.learns_end) != knows else task
-
-
-def stored_signature(stored: Stored) -> dict[str, Any]:
-    """The signature in a checkpoint's `meta`; older agents have only their actions, older runs nothing."""
-    meta, what = stored.meta, f"{stored.path}: meta.system"
-    if "system" not in meta:
-        return {"actions": _read_actions(meta["actions"], stored.path)} if meta.get("actions") else {}
-    found = checked(SIGNATURE, meta["system"], what)
-    if "actions" in found:
-        found["actions"] = checked(ACTIONS, found["actions"], f"{what}.actions")
-    return _as_lists(found)
-
-
-def _as_lists(part: Any) -> Any:
-    """Tuples as JSON has them."""
-    if isinstance(part, dict):
-        return {name: _as_lists(value) for name, value in part.items()}
-    return list(part) if isinstance(part, tuple) else part
-
-
-def _plain_actions(actions: Actions) -> dict[str, Any]:
-    kind = "continuous" if isinstance(actions, ContinuousActions) else "discrete"
-    return {"kind": kind} | {
-        name: [*map(float if kind == "continuous" else int, value)] if isinstance(value, tuple) else value
-        for name, value in asdict(actions).items()
-        if name != "names"  # no model depends on them
-    }
-
-
-def _read_actions(text: str, path: Path) -> dict[str, Any]:
-    """Actions from their repr."""
-    try:
-        call = ast.parse(re.sub(r"np\.\w+\(([^()]*)\)", r"\1", text), mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise ValueError("it is no call")
-        values = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
-        raise GussError(f"{path}: meta.actions is not a description of actions: {error}") from error
-    kind = {"kind": "continuous" if call.func.id == "ContinuousActions" else "discrete"}
-    return _as_lists(checked(ACTIONS, kind | values, f"{path}: meta.actions"))
-
-
-def _alike(a: Any, b: Any) -> bool:
-    if isinstance(a, dict) and isinstance(b, dict):
-        return set(a) == set(b) and all(_alike(a[name], b[name]) for name in a)
-    if isinstance(a, list) and isinstance(b, list) and all(isinstance(x, float | int) for x in (*a, *b)):
-        return len(a) == len(b) and bool(np.allclose(a, b, rtol=TOLERANCE, atol=1e-8))
-    return bool(a == b)
-
-
-def _in_words(part: Any) -> str:
-    if isinstance(part, dict):
-        return f"{part.get('kind')} ({', '.join(f'{name} {value}' for name, value in part.items() if name != 'kind')})"
-    return (", ".join(part) or "none") if isinstance(part, list) else str(part)
+    tasks = tuple(with_stored_end(task, learned, stored.path) for task in (agent.task, agent.planning_task))
+    check_signature(f"the model in {stored.path}", learned, tasks[1])
+    if not agent.settings.learns:
+        return tasks, stored.restore(agent.state)
+    rows = [x for name, x in stored.arrays.items() if name in (".data.use", "['data'].use")]
+    if not rows or rows[0].ndim != 2:
+        raise GussError(f"{stored.path} holds no data that an agent could continue with")
+    method = make_method(agent.settings, tasks[1], rows[0].shape[1])
+    like = jax.eval_shape(method.init_all, streams.first_state(agent.key)[None])
+    return tasks, restore_state(stored, like)
 
 
 # ------------------------------------------------------------------------------------------------------------- reports

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,19 +16,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from guss.collect.compiled import with_model_inputs
-from guss.collect.plan_step import alone, step_key
+from guss import keys as streams
 from guss.envs.thresholds import find_thresholds
 from guss.errors import GussError
-from guss.planners.engine import Monitor, Particles, Plan, judge, plan_one
+from guss.planners.engine import Monitor, Particles, Plan, judge
 from guss.task import Task
-from guss.types import Judged, Model, Planner, Rollout, Scores
+from guss.types import Judged, Planner, Rollout, Scores
 
 ALIKE = 0.01
 """Share of an action's range up to which two plans begin alike."""
 
 
-class Decision(NamedTuple):
+class Choice(NamedTuple):
     """What an agent's `act` did, and all that is needed to search again."""
 
     phase: str
@@ -44,16 +42,14 @@ class Decision(NamedTuple):
 
 
 class Search(NamedTuple):
-    """A search as `act` made it: the arguments of `plan_step`, and its plan."""
+    """A search as `act` made it: the arguments of `plan_all`, and its plan; arrays have a leading axis of length 1."""
 
-    planner: Planner
-    models: Model
-    planned: Task
-    obs: np.ndarray
-    key: PRNGKeyArray
-    t: np.integer
+    method: Any
+    states: PyTree
     memory: PyTree
-    per_seed: bool
+    obs: np.ndarray
+    keys: PRNGKeyArray
+    t: np.integer
     plan: Plan
 
 
@@ -219,30 +215,21 @@ class _Beginnings(Monitor):
         return count + new.reward.shape[0], jax.tree.map(write, found, new)
 
 
-@partial(jax.jit, static_argnames="per_seed")
+@jax.jit
 def _search_again(
-    planner: Planner,
-    models: Model,
-    task: Task,
-    obs: Array,
-    key: PRNGKeyArray,
-    t: Array,
-    memory: PyTree,
-    per_seed: bool,
-    path: Rollout,
+    method: Any, states: PyTree, memory: PyTree, obs: Array, keys: PRNGKeyArray, t: Array, path: Rollout
 ) -> tuple[_Found, Judged]:
-    model, key = alone(models, per_seed), step_key(key, t)
-    planner = with_model_inputs(planner, model, task)
-    actions = planner.interface.actions
-    monitor = _Beginnings(planner.budget, actions.shape, actions.dtype)
-    found = plan_one(planner, model, task, obs, key, memory, monitor).seen[1]
-    return found, judge(Particles.of(model), task, path)
+    state, memory, obs, key = jax.tree.map(lambda x: x[0], (states, memory, obs, keys))
+    actions = method.task.actions
+    monitor = _Beginnings(method.planner.budget, actions.shape, actions.dtype)
+    found = method.plan(state, memory, obs, streams.act(key, t), monitor).seen[1]
+    return found, judge(Particles.of(method.model_of(state)), method.task, path)
 
 
 # ---------------------------------------------------------------------------------------------------- the explanation
 
 
-def explain(decision: Decision | None) -> Explanation:
+def explain(decision: Choice | None) -> Explanation:
     """Why this was decided; None: nothing was."""
     if decision is None:
         raise GussError(
@@ -255,9 +242,10 @@ def explain(decision: Decision | None) -> Explanation:
     about["action"] = _named(task, decision.action)
     if decision.search is None:
         return Explanation(**about)
-    *arguments, plan = decision.search
+    *arguments, batched = decision.search
+    plan: Plan = jax.tree.map(lambda x: x[0], batched)
     found, judged = jax.device_get(_search_again(*arguments, plan.trajectory))
-    planner = decision.search.planner
+    planner = decision.search.method.planner
     figures = jax.device_get(plan.diagnostics)
     path = np.asarray(plan.trajectory.next_obs)  # [P, H, D]
     unfamiliar = float(figures.unfamiliar_share)
@@ -285,7 +273,7 @@ def _named(task: Task, action: np.ndarray) -> dict[str, float]:
     return dict(zip(task.actions.labels, np.ravel(action).astype(float).tolist(), strict=True))
 
 
-def _approaches(task: Task, decision: Decision, path: np.ndarray) -> tuple[Approach, ...]:
+def _approaches(task: Task, decision: Choice, path: np.ndarray) -> tuple[Approach, ...]:
     """The predicted value nearest to each limit, or farthest beyond it."""
     states = np.concatenate([decision.obs[None], path.reshape(-1, path.shape[-1])])
     states = states[np.isfinite(states).all(axis=1)]

@@ -16,7 +16,7 @@ MIN_TEXT = 40
 
 
 @dataclass
-class EpisodeNews:
+class EpisodeSummary:
     """What is told after every episode, or after several that were played at once, for display."""
 
     episode: int
@@ -90,7 +90,7 @@ class RunProgress:
         self._stage = text
         self._show(text)
 
-    def episode(self, news: EpisodeNews) -> None:
+    def episode(self, news: EpisodeSummary) -> None:
         """An episode is over."""
         self._stage, self._pieces = "", news_pieces(news)
         self._show()
@@ -136,12 +136,12 @@ def fitting(pieces: list[str], room: int) -> str:
     return text if len(text) <= room else f"{text[: max(room - 1, 0)]}…"
 
 
-def reward_text(news: EpisodeNews) -> str:
+def reward_text(news: EpisodeSummary) -> str:
     """What an episode earned: per step, or in all where episodes end early."""
     return f"return {news.mean_return:.5g}" if news.ends_early else f"reward {news.mean_reward:.3f}"
 
 
-def news_pieces(news: EpisodeNews) -> list[str]:
+def news_pieces(news: EpisodeSummary) -> list[str]:
     """The figures of an episode, the most important first."""
     policy = news.phase == "policy"
     fit, plan = ("learn", "act") if policy else ("fit", "plan")

@@ -6,13 +6,13 @@ import pytest
 from rich.console import Console
 
 from guss.cli.display import RunProgress, print_evaluation, print_run_summary
-from guss.progress import EpisodeNews, news_pieces
+from guss.progress import EpisodeSummary, news_pieces
 
 
 def news(**fields):
     about = {"episode": 11, "phase": "plan", "mean_reward": -12.3456, "mean_return": -2469.1, "ends_early": False}
     about |= {"unsafe_pct": 12.5, "unsafe_by_cost": {"unsafe": 12.5}, "model_r2": 0.9876, "seconds_fit": 12.3}
-    return EpisodeNews(**about | {"seconds_plan": 45.6, "seconds_compile": 7.8} | fields)
+    return EpisodeSummary(**about | {"seconds_plan": 45.6, "seconds_compile": 7.8} | fields)
 
 
 def terminal(width=80):

@@ -11,7 +11,7 @@ import pytest
 from guss.agent import Agent
 from guss.collect.datasets import read_trace
 from guss.collect.host import play, random_actor
-from guss.collect.host_envs import _info_of, derived_seed, make_fleet, told_costs
+from guss.collect.host_envs import _info_of, derived_seed, make_fleet, reported_costs
 from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
 from guss.errors import GussError
@@ -20,7 +20,7 @@ from guss.models.training import FitSettings
 from guss.runs.config import RunConfig
 from guss.runs.planning_loop import PlanningLoop
 from guss.runs.store import read_lines, trace_path
-from guss.runs.trainer import resume_run, run_one
+from guss.runs.lifecycle import resume_run, run_one
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations
 
@@ -147,14 +147,14 @@ def test_costs_are_the_environments_own_or_the_tasks(env):
     assert moves.cost.any()
 
 
-def test_told_costs_are_taken_by_name():
+def test_reported_costs_are_taken_by_name():
     info = {"costs": {"far": np.asarray([0.0, 1.0]), "other": np.asarray([5.0, 5.0])}, "cost": np.asarray([9.0, 9.0])}
-    assert [told_costs(cart_task(), _info_of(info, i, 2)).tolist() for i in range(2)] == [[0.0], [1.0]]
+    assert [reported_costs(cart_task(), _info_of(info, i, 2)).tolist() for i in range(2)] == [[0.0], [1.0]]
     marked = {"cost": np.asarray([0.0, 1.0]), "_cost": np.asarray([False, True])}  # the first reported none
-    assert told_costs(cart_task(), _info_of(marked, 0, 2)) is None
-    assert told_costs(cart_task(), _info_of(marked, 1, 2)).tolist() == [1.0]
-    assert told_costs(cart_task(), {"cost": 1.0}).tolist() == [1.0]
-    assert told_costs(cart_task(), {"costs": {"other": 1.0}}) is None
+    assert reported_costs(cart_task(), _info_of(marked, 0, 2)) is None
+    assert reported_costs(cart_task(), _info_of(marked, 1, 2)).tolist() == [1.0]
+    assert reported_costs(cart_task(), {"cost": 1.0}).tolist() == [1.0]
+    assert reported_costs(cart_task(), {"costs": {"other": 1.0}}) is None
 
 
 def test_what_is_skipped_is_not_learned_from(tmp_path):

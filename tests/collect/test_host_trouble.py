@@ -21,7 +21,7 @@ from guss.models.training import FitSettings
 from guss.runs.config import RunConfig
 from guss.runs.planning_loop import PlanningLoop
 from guss.runs.store import read_lines, run_folder
-from guss.runs.trainer import resume_run, run_one
+from guss.runs.lifecycle import resume_run, run_one
 
 LENGTH = 12
 ORIGIN = {"command": "test"}

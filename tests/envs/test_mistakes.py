@@ -17,7 +17,7 @@ from guss.errors import GussError, GussWarning
 from guss.plugins import functions_in, load_module, load_object
 from guss.runs.config import RunConfig
 from guss.runs.sources import source_digests
-from guss.runs.trainer import resume_run, run_one
+from guss.runs.lifecycle import resume_run, run_one
 
 BASE = """
 import sys, time

@@ -17,7 +17,7 @@ from guss.errors import GussError
 from guss.runs.config import RunConfig
 from guss.runs.planning_loop import PlanningLoop
 from guss.runs.store import read_lines
-from guss.runs.trainer import run_one
+from guss.runs.lifecycle import run_one
 
 ORIGIN = {"command": "test"}
 LENGTH = 6

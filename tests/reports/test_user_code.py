@@ -16,7 +16,7 @@ from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.plugins import load_module
 from guss.runs.config import RunConfig
-from guss.runs.trainer import run_one
+from guss.runs.lifecycle import run_one
 from guss.usercode import no_user_code
 
 ENV = """

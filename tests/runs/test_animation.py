@@ -22,7 +22,7 @@ from guss.runs.pack import pack_run
 from guss.runs.replay import Replay
 from guss.runs.state_maps import make_maps, read_maps, write_maps
 from guss.runs.store import packed_bytes, read_lines, trace_path, write_json
-from guss.runs.trainer import checkpoint_path, read_config, resume_run, run_one
+from guss.runs.lifecycle import checkpoint_path, read_config, resume_run, run_one
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations
 

@@ -19,7 +19,7 @@ from guss.runs.evaluation import evaluate
 from guss.runs.planning_loop import PlanningLoop
 from guss.runs.replay import Replay
 from guss.runs.store import read_lines, trace_path
-from guss.runs.trainer import run_one
+from guss.runs.lifecycle import run_one
 
 LENGTH = 30
 SHORT = {"guss/SafeCarGoal-v0": car_task, "guss/SafeCarGoalFull-v0": full_task}

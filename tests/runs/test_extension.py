@@ -17,7 +17,7 @@ from guss.runs.extension import Extension
 from guss.runs.pack import pack_run
 from guss.runs.replay import Replay
 from guss.runs.rows import read_episodes
-from guss.runs.trainer import final_models, newest_checkpoint, read_config, resume_run, run_one
+from guss.runs.lifecycle import final_models, newest_checkpoint, read_config, resume_run, run_one
 
 FIRST, ALL = 2, 4
 ORIGIN_LATER = {"command": "guss run --resume", "commit": "abc", "date": "now", "machine": {}}

@@ -18,7 +18,7 @@ from guss.errors import GussError, GussWarning
 from guss.runs.evaluation import evaluate
 from guss.runs.fit import fit_log, log_of_run
 from guss.runs.store import per_episode, read_lines
-from guss.runs.trainer import FINAL, _finish, final_models, make_loop, newest_checkpoint, resume_run, run_one
+from guss.runs.lifecycle import FINAL, _finish, final_models, make_loop, newest_checkpoint, resume_run, run_one
 from guss.types import ContinuousActions
 
 EPISODES = 3

@@ -20,7 +20,7 @@ from guss.runs.final_model import agent_of_run
 from guss.runs.fit import fit_log, log_of_run
 from guss.runs.replay import Replay
 from guss.runs.rows import num_random, read_episodes
-from guss.runs.trainer import checkpoint_after, resume_run, run_one
+from guss.runs.lifecycle import checkpoint_after, resume_run, run_one
 from guss.types import Transition
 
 LENGTH = 30

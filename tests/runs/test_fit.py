@@ -19,7 +19,7 @@ from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.runs.fit import fit_log, log_of_files, log_of_run, save_models, task_of
 from guss.runs.store import digest_of, read_lines
-from guss.runs.trainer import newest_checkpoint, resume_run, run_one
+from guss.runs.lifecycle import newest_checkpoint, resume_run, run_one
 
 
 @pytest.fixture(scope="module")

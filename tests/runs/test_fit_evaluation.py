@@ -16,7 +16,7 @@ from guss.models.training import FitSettings
 from guss.plugins import load_object
 from guss.runs.config import RunConfig
 from guss.runs.store import read_lines
-from guss.runs.trainer import run_one
+from guss.runs.lifecycle import run_one
 
 FAST = ("--fit", "max_steps=60", "--net", "hidden=[8]", "--horizon", "2")
 

@@ -15,7 +15,7 @@ from guss.runs.pack import pack_run
 from guss.runs.paths import place_of
 from guss.runs.replay import Replay
 from guss.runs.store import run_folder
-from guss.runs.trainer import read_config, run_one
+from guss.runs.lifecycle import read_config, run_one
 
 PLANT = """
     from guss.envs.pendulum import pendulum_task

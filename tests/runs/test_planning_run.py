@@ -17,7 +17,7 @@ from guss.plugins import load_preset
 from guss.reports.run_summary import summarise_run
 from guss.runs.config import RunConfig
 from guss.runs.store import by_seed, read_lines
-from guss.runs.trainer import run_one
+from guss.runs.lifecycle import run_one
 
 ORIGIN = {"command": "test"}
 

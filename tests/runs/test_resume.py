@@ -19,7 +19,7 @@ from guss.errors import GussError
 from guss.runs.evaluation import evaluate
 from guss.runs.lock import locked
 from guss.runs.store import read_lines
-from guss.runs.trainer import final_models, newest_checkpoint, resume_run, run_one
+from guss.runs.lifecycle import final_models, newest_checkpoint, resume_run, run_one
 
 EPISODES = 4
 

@@ -15,7 +15,7 @@ from guss.runs.lock import locked
 from guss.runs.store import read_lines
 from guss.runs.suite import Batch, Job
 from guss.runs.table1 import ENVIRONMENTS, METHODS, NUM_SEEDS, PRESETS, table1_runs
-from guss.runs.trainer import FINAL, run_one
+from guss.runs.lifecycle import FINAL, run_one
 
 
 class Notes:

@@ -36,9 +36,9 @@ class Eval:
         from guss.cli.display import EpisodeBar, make_console, print_evaluation
         from guss.reports.run_summary import summarise_evaluation
         from guss.runs.evaluation import evaluate
+        from guss.runs.lifecycle import read_config
         from guss.runs.provenance import provenance
         from guss.runs.store import write_json
-        from guss.runs.trainer import read_config
 
         use_compilation_cache()
         read_config(self.run_folder)

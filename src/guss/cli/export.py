@@ -50,10 +50,11 @@ class Export:
         if not chosen:
             raise GussError(f"{self.run_folder} has no finished episode yet")
         traces = [read_trace(trace_path(self.run_folder, *which)) for which in chosen]
-        lengths = [len(trace.obs) for trace in traces]
+        lengths = [trace.num_rows for trace in traces]
         seeds, episodes = (np.repeat(np.asarray(column), lengths) for column in zip(*chosen, strict=True))
         whole, names = join(traces), tuple(rows[0].get("costs") or ())
-        if whole.cost is not None and whole.cost.shape[1] == len(names):
+        cost = whole.trajectory.cost
+        if cost is not None and cost.shape[1] == len(names):
             whole = whole._replace(cost_names=names)
         write_trace(self.out, whole, seed=seeds, episode=episodes)
         print(f"{sum(lengths)} transitions of {len(chosen)} episodes: {self.out}")

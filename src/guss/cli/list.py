@@ -11,18 +11,18 @@ from guss.cli.options import Plugins, load_plugins
 
 @dataclass
 class List:
-    """Show planners, baselines, environments and models, with a line about each and where the paper describes it."""
+    """Show planners, other methods, environments and models, with a line about each and its place in the paper."""
 
     json: bool = False
     """Print JSON instead of tables."""
     settings: bool = False
-    """Also show each planner's and baseline's settings and their defaults."""
+    """Also show each planner's and method's settings and their defaults."""
     plugin: Plugins = ()
 
     def run(self) -> None:
         """Print the registries."""
         from guss.envs import ENVS
-        from guss.methods import BASELINES
+        from guss.methods import METHODS
         from guss.models import MODELS
         from guss.planners import PLANNERS, settings_of
 
@@ -39,7 +39,7 @@ class List:
 
         found = {
             "planners": rows(PLANNERS, lambda e: {"judges": e.item.judges} | own(e)),
-            "baselines": rows(BASELINES, own),
+            "methods": rows(METHODS, own),
             "environments": rows(ENVS, lambda e: {"gym_id": e.item.gym_id}),
             "models": rows(MODELS),
         }

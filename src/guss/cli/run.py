@@ -24,7 +24,7 @@ from guss.cli.run_notes import resumable, warn_if_random, warn_if_was_random
 from guss.errors import GussError
 
 if TYPE_CHECKING:
-    from guss.collect.datasets import Trace
+    from guss.collect.datasets import Dataset
     from guss.runs.config import RunConfig
 
 DEFAULT_ENV = "safe-pendulum"
@@ -117,9 +117,9 @@ class Run:
         load_plugins(self.plugin)
         from guss.cli.display import RunProgress, make_console, print_run_summary
         from guss.runs.extension import Extension
+        from guss.runs.lifecycle import read_config, resume_run, run_one
         from guss.runs.provenance import provenance
         from guss.runs.store import run_folder
-        from guss.runs.trainer import read_config, resume_run, run_one
 
         use_compilation_cache()
         console, others = make_console(stderr=True), []
@@ -169,9 +169,9 @@ class Run:
     def _compared(self, config: RunConfig) -> Path:
         """The run to compare with: the one stored, gone on with if it is not finished, or a new one."""
         from guss.cli.display import RunProgress, make_console
+        from guss.runs.lifecycle import resume_run, run_one
         from guss.runs.provenance import provenance
         from guss.runs.store import run_folder
-        from guss.runs.trainer import resume_run, run_one
 
         home = run_folder(self.out, config.env, config.method, config.to_json())
         console = make_console(stderr=True)
@@ -207,7 +207,7 @@ class Run:
         preset = load_preset(self.preset) if self.preset else find_preset(self.env or DEFAULT_ENV)
         return preset, self.env or preset.get("env", DEFAULT_ENV)
 
-    def _data(self) -> Trace:
+    def _data(self) -> Dataset:
         """The logged data to start from, costs in the order of the environment's constraints."""
         from guss.collect.datasets import read_traces
         from guss.collect.inputs import costs_in_order
@@ -218,7 +218,7 @@ class Run:
         how |= {"process": self.env_process}
         return costs_in_order(find_env(self._preset()[1], **how).make_task(), data)
 
-    def _config(self, method: str, data: Trace | None) -> RunConfig:
+    def _config(self, method: str, data: Dataset | None) -> RunConfig:
         """The run that the flags and the preset ask for; planner settings on the command line are the method's."""
         from guss.methods.settings import PRESET_KEYS
         from guss.runs.config import config_from, seeds_from

@@ -1,7 +1,7 @@
 """Logged transitions: NPZ, CSV and Parquet files in and out (docs/data.md says what they hold).
 
 trace = read_trace("log.csv")       rows in the order they happened
-pieces(trace, longest=200)          episode by episode
+split_episodes(trace, longest=200)  episode by episode
 write_trace("log.npz", trace)
 """
 
@@ -14,12 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from guss.checkpoint import write_atomically
 from guss.collect.tables import read_columns, write_columns
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.limits import MAX_DATA, Budget
+from guss.types import Trajectory
 
 FORMATS = (".npz", ".csv", ".parquet")
 VECTORS = ("obs", "action", "next_obs", "cost")
@@ -28,81 +30,91 @@ SCALARS = ("reward", *FLAGS, "episode", "seed")
 Columns = Mapping[str, Sequence[str]]
 
 
-class Trace(NamedTuple):
-    """N logged transitions in the order they happened; one or several episodes."""
+class Dataset(NamedTuple):
+    """N logged transitions in the order they happened, one or several episodes; and what their file says of them."""
 
-    obs: np.ndarray  # [N, D]
-    action: np.ndarray  # [N, …]
-    next_obs: np.ndarray  # [N, D]
-    reward: np.ndarray | None  # [N]
-    cost: np.ndarray | None  # [N, C]
-    use: np.ndarray  # [N], whether to learn from it
-    end: np.ndarray  # [N], whether it is the last of its episode
-    terminated: np.ndarray  # [N], whether the system itself ended the episode there
+    trajectory: Trajectory  # [N, …]
     cost_names: tuple[str, ...] | None = None  # C constraints, where the file names them; None: by position
     obs_names: tuple[str, ...] | None = None  # D columns, where `columns` names them
     action_names: tuple[str, ...] | None = None
     knows_end: bool = True  # False: nothing says where the system itself ended an episode
 
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.trajectory.obs)
 
-ARRAYS = 8
-"""So many of a trace's fields have a row for each transition."""
+
+def logged(
+    obs: Any,
+    action: Any,
+    next_obs: Any,
+    reward: Any = None,
+    cost: Any = None,
+    *,
+    learnable: Any = None,
+    end: Any = None,
+    terminated: Any = None,
+) -> Trajectory:
+    """Logged transitions [N, …] as a trajectory. `end`: the last steps of episodes, by default the last of all."""
+    count = len(obs)
+    every = np.ones(count, bool)
+    terminated = ~every if terminated is None else np.asarray(terminated, bool)
+    end = np.arange(count) == count - 1 if end is None else np.asarray(end, bool)
+    learnable = every if learnable is None else np.asarray(learnable, bool)
+    return Trajectory(obs, action, reward, cost, next_obs, terminated, end & ~terminated, ~every, every, learnable)
 
 
-def join(traces: Sequence[Trace], origins: Sequence[Any] = ()) -> Trace:
+def join(datasets: Sequence[Dataset], origins: Sequence[Any] = ()) -> Dataset:
     """One after another; reward and cost only if all have them. `origins`: where each is from, for errors."""
-    origins, first, names = origins or [f"trace {i}" for i in range(len(traces))], traces[0], None
-    for field in Trace._fields[:ARRAYS]:
-        shapes = [None if (part := getattr(trace, field)) is None else part.shape[1:] for trace in traces]
+    origins, first, names = origins or [f"trace {i}" for i in range(len(datasets))], datasets[0], None
+    for field in ("obs", "action", "next_obs", "reward", "cost"):
+        parts = [getattr(each.trajectory, field) for each in datasets]
+        shapes = [None if part is None else part.shape[1:] for part in parts]
         differ = [i for i, shape in enumerate(shapes) if shape != shapes[0]]
         if differ and None not in shapes:
             raise GussError(
-                f"these cannot be joined: {field} has shape {[len(first.obs), *(shapes[0] or ())]} in {origins[0]} and "
-                f"{[len(traces[differ[0]].obs), *(shapes[differ[0]] or ())]} in {origins[differ[0]]}"
+                f"these cannot be joined: {field} has shape {[first.num_rows, *(shapes[0] or ())]} in {origins[0]} and "
+                f"{[datasets[differ[0]].num_rows, *(shapes[differ[0]] or ())]} in {origins[differ[0]]}"
             )
     for field in ("reward", "cost"):
-        lacking = [getattr(trace, field) is None for trace in traces]
+        lacking = [getattr(each.trajectory, field) is None for each in datasets]
         if any(lacking) and not all(lacking):
             without, with_it = origins[lacking.index(True)], origins[lacking.index(False)]
             raise GussError(f"these cannot be joined: {with_it} has a {field}, {without} has none")
-    if all(trace.cost is not None for trace in traces):
+    if first.trajectory.cost is not None:
         names = first.cost_names
-        traces = [with_costs(trace, names, f"{origins[0]}", f"{origins[i]}") for i, trace in enumerate(traces)]
-    columns = zip(*(trace[:ARRAYS] for trace in traces), strict=True)
-    fields: Any = [None if any(x is None for x in parts) else np.concatenate(parts) for parts in columns]
-    same: Any = lambda name: getattr(first, name) if len({getattr(t, name) for t in traces}) == 1 else None  # noqa: E731
+        datasets = [with_costs(each, names, f"{origins[0]}", f"{origins[i]}") for i, each in enumerate(datasets)]
+    columns = zip(*(each.trajectory[:-1] for each in datasets), strict=True)
+    fields: Any = [None if parts[0] is None else np.concatenate(parts) for parts in columns]
+    same: Any = lambda name: getattr(first, name) if len({getattr(d, name) for d in datasets}) == 1 else None  # noqa: E731
     about: Any = {name: same(name) for name in ("obs_names", "action_names")} | {"cost_names": names}
-    return Trace(*fields)._replace(**about, knows_end=all(trace.knows_end for trace in traces))
+    return Dataset(Trajectory(*fields), **about, knows_end=all(each.knows_end for each in datasets))
 
 
-def with_costs(trace: Trace, names: Sequence[str] | None, whose: str, mine: str = "the trace") -> Trace:
-    """The trace with its costs in the order of these names, which are those of `whose`; no names: it has none."""
-    own = trace.cost_names
-    if trace.cost is None or (own is None and names is None):
-        return trace
+def with_costs(data: Dataset, names: Sequence[str] | None, whose: str, mine: str = "the trace") -> Dataset:
+    """The data with costs in the order of these names, which are those of `whose`; no names: it has none."""
+    own, cost = data.cost_names, data.trajectory.cost
+    if cost is None or (own is None and names is None):
+        return data
     if own is None or names is None or sorted(own) != sorted(names):
         mine_named, theirs = (", ".join(x) if x else "(none)" for x in (own, names))
         raise GussError(
             f"{mine} names the costs {mine_named}, {whose} has {theirs}; they must be the same, in any order. Rename "
             f"the columns to cost_<constraint>, or list them in the order of the constraints: --columns cost=NAME,NAME"
         )
-    order = [own.index(name) for name in names]
-    return trace._replace(cost=np.ascontiguousarray(trace.cost[:, order]), cost_names=tuple(names))
+    cost = np.ascontiguousarray(cost[:, [own.index(name) for name in names]])
+    return data._replace(trajectory=data.trajectory._replace(cost=cost), cost_names=tuple(names))
 
 
-def _rows(trace: Trace, which: Any) -> Trace:
-    held: Any = trace[:ARRAYS]
-    fields: Any = [None if x is None else x[which] for x in held]
-    return Trace(*fields, *trace[ARRAYS:])
-
-
-def pieces(trace: Trace, longest: int) -> list[Trace]:
+def split_episodes(data: Dataset, longest: int) -> list[Dataset]:
     """Episode by episode; what is longer than `longest` comes in several pieces."""
-    bounds = [0, *(np.flatnonzero(trace.end) + 1).tolist()]
+    bounds = [0, *(np.flatnonzero(data.trajectory.done) + 1).tolist()]
     cuts = [
         (i, min(i + longest, stop)) for start, stop in itertools.pairwise(bounds) for i in range(start, stop, longest)
     ]
-    return [_rows(trace, slice(*cut)) for cut in cuts]
+    rows = lambda cut: jax.tree.map(lambda x: x[slice(*cut)], data.trajectory)  # noqa: E731
+    return [data._replace(trajectory=rows(cut)) for cut in cuts]
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
@@ -128,7 +140,7 @@ def _in_order(path: Path) -> list[Any]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)]
 
 
-def read_traces(paths: Sequence[str | Path], columns: Columns | None = None) -> Trace:
+def read_traces(paths: Sequence[str | Path], columns: Columns | None = None) -> Dataset:
     """All of them, one after another; a file's end is an episode's end."""
     files = find_traces(paths)
     if not files:
@@ -143,7 +155,7 @@ def _several(files: Sequence[Path]) -> str:
     return f"the trace {files[0]}" + (f" and {len(files) - 1} more, read together," if len(files) > 1 else "")
 
 
-def read_trace(path: str | Path, columns: Columns | None = None) -> Trace:
+def read_trace(path: str | Path, columns: Columns | None = None) -> Dataset:
     """A logged trace. `columns` names a file's columns where they are not called obs_0, action_0 and so on."""
     ignored: dict[str, Path] = {}
     trace = _read(Path(path), columns or {}, MAX_DATA.budget(_several([Path(path)])), ignored)
@@ -158,7 +170,7 @@ def _mention(ignored: dict[str, Path]) -> None:
         warnings.warn(f"{path}: columns that hold no numbers are not used: {names}", GussWarning, stacklevel=3)
 
 
-def _read(path: Path, columns: Columns, budget: Budget, ignored: dict[str, Path]) -> Trace:
+def _read(path: Path, columns: Columns, budget: Budget, ignored: dict[str, Path]) -> Dataset:
     """One file; columns of text that it does not need are added to `ignored`."""
     if path.suffix not in FORMATS:
         raise GussError(f"a trace is a file that ends in {', '.join(FORMATS)}, got {path}")
@@ -232,8 +244,8 @@ def _part(path: Path, part: str, columns: list[np.ndarray]) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] | None) -> Trace:
-    """The parts as they were found in a file, as a Trace."""
+def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] | None) -> Dataset:
+    """The parts as they were found in a file."""
     count = len(np.atleast_1d(held["obs"]))
     if count == 0:
         raise GussError(f"the trace {path} is empty")
@@ -262,8 +274,9 @@ def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] 
     reward, cost = held.get("reward"), held.get("cost")
     stop = held.get("terminated", np.zeros(count, bool))
     if "next_obs" in held:
-        told = (reward, None if cost is None else column(cost))
-        return Trace(obs, action, column(held["next_obs"]), *told, use, end, stop, cost_names)
+        outcomes = (reward, None if cost is None else column(cost))
+        flags = {"learnable": use, "end": end, "terminated": stop}
+        return Dataset(logged(obs, action, column(held["next_obs"]), *outcomes, **flags), cost_names)
     # What follows is the next row's observation; an episode's last row has none, so the one before is its last.
     rows = np.flatnonzero(~end)
     if len(rows) == 0:
@@ -279,8 +292,8 @@ def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] 
             GussWarning,
             stacklevel=3,
         )
-    next_rows = (use[rows], end[rows + 1], stop[rows + 1])
-    return Trace(obs[rows], action[rows], obs[rows + 1], pick(reward), pick(cost), *next_rows, cost_names)
+    flags = {"learnable": use[rows], "end": end[rows + 1], "terminated": stop[rows + 1]}
+    return Dataset(logged(obs[rows], action[rows], obs[rows + 1], pick(reward), pick(cost), **flags), cost_names)
 
 
 def _marks(path: Path, name: str, values: np.ndarray) -> np.ndarray:
@@ -295,17 +308,27 @@ def _marks(path: Path, name: str, values: np.ndarray) -> np.ndarray:
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
-def write_trace(path: str | Path, trace: Trace, **more: np.ndarray) -> None:
-    """The trace as NPZ, CSV or Parquet, by the name's ending; `more` columns, such as seed and episode, go along."""
+def trace_columns(trajectory: Trajectory, cost_names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """The columns of a file of transitions [N, …]."""
+    arrays = {name: getattr(trajectory, name) for name in ("obs", "action", "next_obs", "reward", "cost")}
+    arrays = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
+    flags = {"terminated": trajectory.terminated, "skip": ~np.asarray(trajectory.learnable, bool)}
+    flags |= {"truncated": trajectory.truncated}
+    return dict(_named(arrays | {name: np.asarray(value, bool) for name, value in flags.items()}, cost_names))
+
+
+def write_trace(path: str | Path, data: Dataset, **more: np.ndarray) -> None:
+    """The data as NPZ, CSV or Parquet, by the name's ending; `more` columns, such as seed and episode, go along."""
     path = Path(path)
     if path.suffix not in FORMATS:
         raise GussError(f"a trace is written to a file that ends in {', '.join(FORMATS)}, got {path}")
-    fields: Any = zip(Trace._fields[:ARRAYS], trace[:ARRAYS], strict=True)
-    arrays: dict[str, np.ndarray] = {name: value for name, value in fields if value is not None}
-    arrays |= {name: np.asarray(arrays[name], bool) for name in ("use", "end", "terminated")}  # `~1` is −2
-    arrays["skip"], arrays["truncated"] = ~arrays.pop("use"), arrays.pop("end") & ~arrays["terminated"]
-    arrays = dict(_named(arrays, trace.cost_names)) | more
+    arrays = trace_columns(data.trajectory, data.cost_names) | more
     write_atomically(path, write_columns(path.suffix, arrays if path.suffix == ".npz" else dict(_flat(arrays))))
+
+
+def read_episode(path: Path) -> Trajectory:
+    """One stored episode, [T, …]."""
+    return read_trace(path).trajectory
 
 
 def _named(arrays: dict[str, np.ndarray], names: Sequence[str] | None) -> Iterable[tuple[str, np.ndarray]]:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from guss.collect.exploration import explore
-from guss.collect.host_envs import derived_seed, told_costs
+from guss.collect.host_envs import derived_seed, reported_costs
 from guss.envs.adapters import Adapted
 from guss.envs.process_worker import ProcessWorker
 from guss.envs.thread_worker import AnyWorker, Failure, Worker, about_close, close_by
@@ -213,7 +213,7 @@ def _random_episodes(call: _Caller, task: Task, steps: int, seed: int, tell: Cal
             next_obs, reward, ended, cut, info = call(f"step {t} of episode {episode}", "step", action)
             seconds.append(time.perf_counter() - started)
             try:
-                cost = told_costs(task, info)
+                cost = reported_costs(task, info)
             except GussError as error:
                 tell("problem", "cost", f"episode {episode}, step {t}: {error}")
                 raise Stop from error

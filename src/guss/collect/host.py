@@ -1,183 +1,213 @@
-"""Episodes on Gymnasium environments, one for each seed: plans of all seeds in one compiled call, steps by the host."""
+"""Episodes on Gymnasium environments: actions for all of them in one compiled call, steps by the host."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
-from guss.collect.compiled import with_model_inputs
+from guss import keys as streams
 from guss.collect.exploration import explore
-from guss.collect.host_envs import Fleet
-from guss.compilation import AT_ONCE, QUICKLY
-from guss.methods.learner import Batch, told_of
-from guss.planners.engine import Monitor, Plan, plan_one
+from guss.collect.host_envs import HostEnvs, make_envs
+from guss.collect.trajectories import hard_violations, over_episodes
+from guss.compilation import AT_ONCE, QUICKLY, Ahead
+from guss.envs import EnvSpec
 from guss.task import Task
-from guss.types import Actions, Model, Planner, Transition
+from guss.types import Actions, Method, Trajectory, Transition
+
+PLAN = "planner"
+"""Name of the program where it is compiled ahead."""
+Failures = dict[tuple[int, int], str]
+"""By seed and episode, as rows: what went wrong with the environment."""
+Actor = Callable[[np.ndarray, int], tuple[Any, PyTree]]
+"""Observations [N, D] and the step to actions [N, …] and aux; they may still be under way when it returns."""
 
 
-class Played(NamedTuple):
-    """One episode of every seed. Where one was over early, what follows is padding that nobody may look at."""
-
-    moves: Transition  # [T, S, …]
-    use: Bool[np.ndarray, "T S"]  # to be learned from
-    length: Int[np.ndarray, "S"]
-    terminated: Bool[np.ndarray, "S"]  # ended by the environment itself, not by the clock
-
-    stopped: Bool[np.ndarray, "S"]  # by a hard limit
-    status: tuple[str, ...]  # of each seed: "ok", or what went wrong with its environment
-
-    @classmethod
-    def whole(cls, task: Task, moves: Transition) -> Played:
-        """Of a compiled task: every episode is as long as can be, unless it violates a hard limit."""
-        steps, seeds = np.shape(moves.reward)
-        violated = hard_violations(task, np.asarray(moves.cost))
-        stopped = np.asarray(violated.any(axis=0))
-        length = np.where(stopped, violated.argmax(axis=0) + 1, steps)
-        use = np.arange(steps)[:, None] < length[None]
-        return cls(moves, use, length, np.zeros(seeds, bool), stopped, ("ok",) * seeds)
-
-    def batch(self) -> Batch:
-        """As a learner takes it."""
-        rows = np.arange(len(self.use))[:, None]
-        reward, cost = np.asarray(self.moves.reward), np.asarray(self.moves.cost)
-        told = told_of(reward, cost, (rows == self.length - 1) & self.terminated)
-        parts = (self.moves.obs, self.moves.action, self.moves.next_obs, self.use, told)
-        return Batch(*(np.swapaxes(x, 0, 1) for x in parts))
-
-
-def hard_violations(task: Task, cost: np.ndarray) -> np.ndarray:
-    """Where a hard limit is violated, from costs [..., C]."""
-    return np.asarray(np.any(cost[..., ~np.asarray(task.soft, bool)] > 0, axis=-1))
-
-
-@partial(jax.jit, static_argnames="per_seed")
-def plan_all(
-    planner: Planner,
-    models: Model,
-    task: Task,
-    obs: Float[Array, "S D"],
-    keys: Key[Array, "S"],
-    memory: PyTree,
+@jax.jit
+def act_all(
+    method: Method,
+    states: PyTree,
+    carries: PyTree,
+    obs: Float[Array, "S E D"],
+    keys: Key[Array, "S E"],
     t: Int[Array, ""],
-    per_seed: bool,
-    monitor: Monitor | None = None,
-) -> Plan:
-    """A plan for every seed, with the random numbers of step `t` of an episode."""
+) -> tuple[Array, PyTree, PyTree]:
+    """Actions, carries and aux of all seeds and episodes, [S, E, …], at step `t`; `keys`: of the episodes' steps."""
 
-    def one(model: Model, obs: Array, key: Array, memory: PyTree) -> Plan:
-        key_plan = jax.random.split(jax.random.fold_in(key, t))[0]
-        return plan_one(with_model_inputs(planner, model, task), model, task, obs, key_plan, memory, monitor)
+    def one(state: PyTree, carry: PyTree, obs: Array, key: Array) -> Any:
+        return method.act(state, carry, obs, streams.act(key, t))
 
-    return jax.vmap(one, in_axes=(0 if per_seed else None, 0, 0, 0))(models, obs, keys, memory)
-
-
-@partial(jax.jit, static_argnums=(0, 1, 3), compiler_options=QUICKLY)
-def _random_actions(actions: Actions, steps: int, keys: Key[Array, "S"], how: str) -> Array:
-    return jax.vmap(lambda key: explore(actions, jax.random.split(key, 3)[1], steps, how))(keys)
-
-
-Actor = Callable[[np.ndarray, int], Any]
-"""Observations [S, D] and the step to actions [S, …]; they may still be under way when it returns."""
+    return over_episodes(one, states, carries, obs, keys)
 
 
 @partial(jax.jit, compiler_options=AT_ONCE)
-def _start_plans(planner: Planner, keys: Key[Array, "S"]) -> tuple[Key[Array, "S"], PyTree]:
-    """Keys of an episode's steps, and what planners remember before the first."""
-    memory = jax.tree.map(lambda x: jnp.stack([x] * len(keys)).astype(x.dtype), planner.first_memory())
-    return jax.vmap(lambda key: jax.random.split(key)[1])(keys), memory
+def begin_all(method: Method, states: PyTree, keys: Key[Array, "S E"]) -> tuple[Key[Array, "S E"], PyTree]:
+    """Keys of the episodes' steps, and the method's carries before the first."""
+
+    def one(state: PyTree, key: Array) -> Any:
+        return streams.steps(key), method.begin(state, key)
+
+    return over_episodes(one, states, keys)
 
 
-def lower_plans(planner: Planner, models: Model, task: Task, keys: Key[Array, "S"], per_seed: bool) -> Any:
-    """What a `planning_actor` with such arguments calls, to be compiled."""
-    obs = np.zeros((len(keys), task.observations.size), np.float32)
-    start = jax.eval_shape(_start_plans, planner, keys)
-    return plan_all.lower(planner, models, task, obs, *start, np.int32(0), per_seed)
+def lower_acting(method: Method, states: PyTree, task: Task, keys: Key[Array, "S E"]) -> Any:
+    """What `acting` calls with such arguments, to be compiled."""
+    obs = np.zeros((*keys.shape, task.observations.size), np.float32)
+    keys_steps, carries = jax.eval_shape(begin_all, method, states, keys)
+    return act_all.lower(method, states, carries, obs, keys_steps, np.int32(0))
 
 
-def planning_actor(planner: Planner, models: Model, task: Task, keys: Key[Array, "S"], per_seed: bool) -> Actor:
-    """Acts by plans; `task` as the planner is to see it, `keys` those of the episode."""
-    keys_steps, memory = _start_plans(planner, keys)
+def acting(method: Method, states: PyTree, keys: Key[Array, "S E"]) -> Actor:
+    """The method acts; `keys`: of the episodes."""
+    keys_steps, carries = begin_all(method, states, keys)
 
-    def act(obs: np.ndarray, t: int) -> Any:
-        nonlocal memory
-        plans = plan_all(planner, models, task, obs, keys_steps, memory, np.int32(t), per_seed)
-        memory = plans.memory
-        return plans.action
+    def act(obs: np.ndarray, t: int) -> tuple[Any, PyTree]:
+        nonlocal carries
+        rows = obs.reshape(*keys.shape, -1)
+        action, carries, aux = act_all(method, states, carries, rows, keys_steps, np.int32(t))
+        return action, aux
 
     return act
 
 
-def random_actor(task: Task, keys: Key[Array, "S"], how: str) -> Actor:
-    """Acts at random."""
-    actions = np.asarray(_random_actions(task.actions, task.episode_length, keys, how))
-    return lambda _, t: actions[:, t]
+@partial(jax.jit, static_argnums=(0, 1, 3), compiler_options=QUICKLY)
+def _random_actions(actions: Actions, steps: int, keys: Key[Array, "N"], how: str) -> Array:
+    return jax.vmap(lambda key: explore(actions, streams.exploration(key)[1], steps, how))(keys)
 
 
-class _Episode:
-    """An episode of one fleet under way."""
+def exploring(task: Task, keys: Key[Array, "S E"], how: str) -> Actor:
+    """Actions are random."""
+    actions = np.asarray(_random_actions(task.actions, task.episode_length, keys.reshape(-1), how))
+    return lambda _, t: (actions[:, t], ())
 
-    def __init__(self, fleet: Fleet, act: Actor, number: int) -> None:
-        self.fleet, self.act, self.number, self.t = fleet, act, number, 0
-        count = len(fleet.seeds)
-        self.length, self.terminated = np.full(count, fleet.task.episode_length), np.zeros(count, bool)
-        self.running, self.stopped = np.ones(count, bool), np.zeros(count, bool)
-        self.status = ["ok"] * count
-        self.rows: list[Transition] = []
-        self.skips: list[np.ndarray] = []
-        self.obs = fleet.reset(number)
-        self.actions = act(self.obs, 0)
+
+class _Episodes:
+    """Episodes of one group of environments under way, one for each."""
+
+    def __init__(self, envs: HostEnvs, act: Actor, number: int) -> None:
+        self.envs, self.act, self.number, self.t = envs, act, number, 0
+        count = len(envs.seeds)
+        self.running = np.ones(count, bool)
+        self.status = dict[int, str]()
+        self.steps: list[Transition] = []
+        self.flags: list[np.ndarray] = []  # terminated, truncated, stopped, valid, learnable: [5, N] of each step
+        self.aux: list[PyTree] = []
+        self.obs = envs.reset(number)
+        self._choose()
+
+    def _choose(self) -> None:
+        self.actions, aux = self.act(self.obs, self.t)
+        self.aux.append(aux)
 
     def step(self) -> None:
         """Do what was decided, and begin to decide what comes next."""
-        done = self.fleet.step(self.obs, np.asarray(self.actions), self.running, self.number, self.t)
-        failed = np.isin(np.arange(len(self.running)), list(done.failed))
-        for row, why in done.failed.items():
-            self.status[row] = why
-        self.length[self.running & failed] = self.t  # the step did not happen
-        self.running &= ~failed
-        self.rows.append(done.moves)
-        self.skips.append(done.skip | ~self.running)
+        actions = np.asarray(self.actions)
+        actions = actions.reshape(len(self.running), *self.envs.task.actions.shape)
+        result = self.envs.step(self.obs, actions, self.running, self.number, self.t)
+        failed = np.isin(np.arange(len(self.running)), list(result.failed))
+        self.status |= result.failed
+        if self.flags:  # the step did not happen: an episode that fails ended with the step before
+            self.flags[-1][1] |= self.running & failed
+        valid = self.running & ~failed
         self.t += 1
-        stop = hard_violations(self.fleet.task, np.asarray(done.moves.cost))  # the red button
-        over = done.over | stop
-        self.length[self.running & over] = self.t
-        self.terminated |= self.running & done.terminated
-        self.stopped |= self.running & stop
-        self.running &= ~over
-        self.obs = np.asarray(done.moves.next_obs)
-        if self.running.any() and self.t < self.fleet.task.episode_length:
-            self.actions = self.act(self.obs, self.t)
+        stopped = valid & hard_violations(self.envs.task, result.transition.cost)  # the red button
+        terminated = valid & result.terminated
+        over = result.over | stopped | (self.t == self.envs.task.episode_length)
+        truncated = valid & over & ~terminated
+        self.steps.append(result.transition)
+        self.flags.append(np.stack([terminated, truncated, stopped, valid, valid & ~result.skip]))
+        self.running = valid & ~over
+        self.obs = np.asarray(result.transition.next_obs)
+        if self.running.any():
+            self._choose()
 
-    def played(self) -> Played:
-        """All of it, padded to a whole episode."""
-        missing = self.fleet.task.episode_length - self.t
-        fill = lambda *x: np.pad(np.stack(x), [(0, missing), *[(0, 0)] * np.ndim(x[0])])  # noqa: E731
-        use = ~np.pad(np.stack(self.skips), [(0, missing), (0, 0)], constant_values=True)
-        moves = jax.tree.map(fill, *self.rows)
-        return Played(moves, use, self.length, self.terminated, self.stopped, tuple(self.status))
+    def trajectory(self) -> Trajectory:
+        """All of it, padded to whole episodes: [S, E, T, …]."""
+        missing = self.envs.task.episode_length - self.t
+
+        def whole(*x: Any) -> np.ndarray:
+            rows = np.pad(np.stack(x), [(0, missing), *[(0, 0)] * np.ndim(x[0])])
+            return np.moveaxis(rows, 0, 1)
+
+        apart = lambda x: x.reshape(-1, self.envs.num_envs, *x.shape[1:])  # noqa: E731
+        columns = [apart(whole(*x)) for x in zip(*self.steps, strict=True)]
+        flags = [apart(whole(*(each[i] for each in self.flags))) for i in range(5)]
+        flat = lambda x: np.asarray(x).reshape(len(self.envs.seeds), *np.shape(x)[2:])  # noqa: E731
+        aux = jax.tree.map(lambda *x: apart(whole(*map(flat, x))), *self.aux)
+        return Trajectory(*columns, *flags, aux)  # type: ignore[call-arg]
+
+    def failures(self) -> Failures:
+        """Which of the episodes failed."""
+        return {divmod(row, self.envs.num_envs): why for row, why in self.status.items()}
 
 
-def play(crews: Sequence[tuple[Fleet, Actor]], number: int, on_step: Callable[[int], Any] | None = None) -> Played:
-    """One episode of every seed. With several crews, plans for one are made while another's environments step."""
-    episodes = [_Episode(fleet, act, number) for fleet, act in crews]
-    for t in range(crews[0][0].task.episode_length):
-        going = [episode for episode in episodes if episode.running.any()]
-        if not going:
+def play(
+    groups: Sequence[tuple[HostEnvs, Actor]], number: int, on_step: Callable[[int], Any] | None = None
+) -> tuple[Trajectory, Failures]:
+    """One episode in every environment. Actions of one group are planned while the environments of another step."""
+    episodes = [_Episodes(envs, act, number) for envs, act in groups]
+    for t in range(groups[0][0].task.episode_length):
+        running = [each for each in episodes if each.running.any()]
+        if not running:
             break
-        for episode in going:
-            episode.step()
+        for each in running:
+            each.step()
         if on_step is not None:
             on_step(t + 1)
-    parts = [episode.played() for episode in episodes]
-    moves: Any = jax.tree.map(lambda *x: np.concatenate(x, axis=1), *(part.moves for part in parts))
-    use = np.concatenate([part.use for part in parts], axis=1)
-    length, terminated, stopped = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("length", "terminated", "stopped")
-    )
-    return Played(moves, use, length, terminated, stopped, sum((part.status for part in parts), ()))
+    failures, first = Failures(), 0
+    for each in episodes:
+        failures |= {(first + row, number): why for (row, number), why in each.failures().items()}
+        first += len(each.envs.seeds) // each.envs.num_envs
+    return jax.tree.map(lambda *x: np.concatenate(x), *(each.trajectory() for each in episodes)), failures
+
+
+class HostCollector:
+    """Episodes on the environments of all seeds, which the host steps."""
+
+    def __init__(
+        self,
+        task: Task,
+        spec: EnvSpec,
+        seeds: Sequence[int],
+        num_envs: int,
+        *,
+        timeout: float,
+        process: str | None = None,
+        overlap: bool = False,
+    ) -> None:
+        """`num_envs`: for each seed. `process`, `timeout`: see `make_envs`. `overlap`: in two groups (see `play`)."""
+        self.task = task
+        half = -(-len(seeds) // (1 + overlap))
+        parts = [seeds[i : i + half] for i in range(0, len(seeds), half)]
+        self.env_groups = [make_envs(task, spec, part, timeout, num_envs, process) for part in parts]
+
+    def _rows(self) -> Iterator[tuple[HostEnvs, slice]]:
+        """Each group, and which seeds it has."""
+        first = 0
+        for envs in self.env_groups:
+            rows = slice(first, first + len(envs.seeds) // envs.num_envs)
+            first = rows.stop
+            yield envs, rows
+
+    def collect(
+        self, method: Method, states: PyTree, keys: Key[Array, "S E"], number: int, on_step: Any = None
+    ) -> tuple[Trajectory, Failures]:
+        """Episodes in which the method acts, numbered from `number`; `states`: as `Method.acting` returns them."""
+        alone = len(self.env_groups) == 1
+        mine = lambda rows: states if alone else jax.tree.map(lambda x: x[rows], states)  # noqa: E731
+        return play([(envs, acting(method, mine(rows), keys[rows])) for envs, rows in self._rows()], number, on_step)
+
+    def explore(
+        self, keys: Key[Array, "S E"], how: str, number: int, on_step: Any = None
+    ) -> tuple[Trajectory, Failures]:
+        """Episodes with random actions."""
+        return play([(envs, exploring(self.task, keys[rows], how)) for envs, rows in self._rows()], number, on_step)
+
+    def compile_ahead(self, ahead: Ahead, method: Method, states: PyTree, keys: Key[Array, "S E"]) -> None:
+        """Begin to compile what `collect` runs; not for several groups, which have states of another size."""
+        if len(self.env_groups) == 1:
+            ahead.start(PLAN, lambda: lower_acting(method, states, self.task, keys))

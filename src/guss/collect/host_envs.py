@@ -1,4 +1,4 @@
-"""Gymnasium environments of several seeds, stepped together by the host."""
+"""Gymnasium environments of several seeds and episodes, stepped together by the host."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from guss.task import Task
 from guss.types import Transition
 
 
-class Stepped(NamedTuple):
-    """What one step did to every environment of a fleet."""
+class StepResult(NamedTuple):
+    """One step of every environment."""
 
-    moves: Transition  # [S, …]
-    skip: np.ndarray  # [S], not to be learned from
-    terminated: np.ndarray  # [S]
-    over: np.ndarray  # [S], terminated or truncated
+    transition: Transition  # [N, …]
+    skip: np.ndarray  # [N], not to be learned from
+    terminated: np.ndarray  # [N]
+    over: np.ndarray  # [N], terminated or truncated
     failed: dict[int, str]  # by row: what went wrong; the step did not happen
 
 
-class Fleet:
-    """Environments of several seeds, stepped together: one for each, or more for episodes that are played at once."""
+class HostEnvs:
+    """Environments of several seeds, stepped together: `num_envs` for each seed, N = S·E in all."""
 
-    def __init__(self, task: Task, seeds: Sequence[int], at_once: int) -> None:
-        self.task, self.seeds = task, tuple(seed for seed in seeds for _ in range(at_once))
-        self.later = tuple(range(at_once)) * len(seeds)
-        """How many episodes after the first an environment plays."""
+    def __init__(self, task: Task, seeds: Sequence[int], num_envs: int) -> None:
+        self.task, self.num_envs = task, num_envs
+        self.seeds = tuple(seed for seed in seeds for _ in range(num_envs))
+        """The seed of each environment."""
 
     def resets(self, episode: int) -> list[int]:
-        """What each environment is seeded with."""
-        return [derived_seed(seed, episode + later) for seed, later in zip(self.seeds, self.later, strict=True)]
+        """What each environment is seeded with; those of one seed have one episode after the other."""
+        return [derived_seed(seed, episode + row % self.num_envs) for row, seed in enumerate(self.seeds)]
 
     @abstractmethod
     def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
         """First observations: each environment gets a seed derived from (seed, episode)."""
 
     @abstractmethod
-    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> StepResult:
         """What the actions did to the environments that are `running`."""
 
     def _finite(
@@ -93,7 +93,7 @@ class Fleet:
     def _costs(self, info: dict[str, Any], episode: int, t: int, row: int) -> np.ndarray | None:
         """The reported costs; one that is not a number, or that is missing and must be learned, ends the run here."""
         with self._naming(episode, t, row):
-            told = told_costs(self.task, info)
+            told = reported_costs(self.task, info)
         if told is None and any(c.learned for c in self.task.constraints):
             raise no_cost_error(f"{self.task.name} ({self._where(episode, t, row)})", info)
         return told
@@ -125,11 +125,11 @@ def _member(value: Any, row: int, count: int, where: str) -> Any:
     return value[row]
 
 
-class VectorFleet(Fleet):
+class VectorEnvs(HostEnvs):
     """A Gymnasium id that has a vector environment of its own."""
 
-    def __init__(self, task: Task, gym_id: str, seeds: Sequence[int], at_once: int = 1) -> None:
-        super().__init__(task, seeds, at_once)
+    def __init__(self, task: Task, gym_id: str, seeds: Sequence[int], num_envs: int = 1) -> None:
+        super().__init__(task, seeds, num_envs)
         how: Any = {"vectorization_mode": "vector_entry_point", "autoreset_mode": AutoresetMode.DISABLED}
         make = partial(gymnasium.make_vec, gym_id, num_envs=len(self.seeds), **how)
         self.envs: Any = self._called("cannot be made", make)
@@ -161,7 +161,7 @@ class VectorFleet(Fleet):
             raise GussError(f"reset of {self.task.name!r} must return (obs, info), got {type(first).__name__}")
         return self._finite("observation", first[0], episode, -1)
 
-    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> StepResult:
         """All at once; what an environment does after its end does not count."""
         failing = f"fail in episode {episode}, step {t}"
         if self.over.any():  # those must be reset before the others can go on
@@ -174,12 +174,12 @@ class VectorFleet(Fleet):
         cost = self._reported(info, episode, t)
         if cost is None:
             cost = self._finite("cost", _costs_of(self.task, obs, actions, next_obs), episode, t)
-        moves: Any = (obs, actions, self._finite("reward", reward, episode, t), cost, next_obs)
+        fields: Any = (obs, actions, self._finite("reward", reward, episode, t), cost, next_obs)
         skip = np.broadcast_to(np.asarray(info.get("skip", False), bool), terminated.shape)
-        return Stepped(Transition(*moves), skip, terminated, self.over, {})
+        return StepResult(Transition(*fields), skip, terminated, self.over, {})
 
 
-class HostFleet(Fleet):
+class WorkerEnvs(HostEnvs):
     """Any environments, each in its own thread or process: one that raises or hangs fails alone."""
 
     def __init__(
@@ -188,9 +188,9 @@ class HostFleet(Fleet):
         new_worker: Callable[[], AnyWorker],
         seeds: Sequence[int],
         timeout: float = 60.0,
-        at_once: int = 1,
+        num_envs: int = 1,
     ) -> None:
-        super().__init__(task, seeds, at_once)
+        super().__init__(task, seeds, num_envs)
         self.new_worker, self.timeout = new_worker, timeout
         self.workers = [new_worker() for _ in self.seeds]
         self.in_a_row = [0] * len(self.seeds)
@@ -215,7 +215,7 @@ class HostFleet(Fleet):
             found[row] = again
         return self._finite("observation", np.stack([found[i][0] for i in range(len(self.seeds))]), episode, -1)
 
-    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Stepped:
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> StepResult:
         """All that are running, at the same time."""
         found = self._all("step", {int(i): (actions[i],) for i in np.flatnonzero(running)})
         count, failed = len(self.seeds), dict[int, str]()
@@ -234,8 +234,8 @@ class HostFleet(Fleet):
             cost[i] = told
         next_obs = self._finite("observation", next_obs, episode, t, running)
         reward, cost = self._finite("reward", reward, episode, t), self._finite("cost", cost, episode, t)
-        moves: Any = (obs, actions, reward, cost, next_obs)
-        return Stepped(Transition(*moves), skip, terminated, terminated | truncated, failed)
+        fields: Any = (obs, actions, reward, cost, next_obs)
+        return StepResult(Transition(*fields), skip, terminated, terminated | truncated, failed)
 
     def _failure(self, row: int, failure: Failure, episode: int, t: int) -> str:
         """One failed: it is made anew for the next episode, unless that has not helped before."""
@@ -261,15 +261,15 @@ MOST_FAILURES = 3
 """So many failed episodes of a seed, one after another, end the run."""
 
 
-def make_fleet(
-    task: Task, spec: EnvSpec, seeds: Sequence[int], timeout: float, at_once: int = 1, process: str | None = None
-) -> Fleet:
-    """The environments of a run: `at_once` for each seed. `process`: a name by which child processes can make them."""
+def make_envs(
+    task: Task, spec: EnvSpec, seeds: Sequence[int], timeout: float, num_envs: int = 1, process: str | None = None
+) -> HostEnvs:
+    """The environments of a run: `num_envs` for each seed. `process`: a name by which child processes can make them."""
     if process is not None:
-        return HostFleet(task, partial(ProcessWorker, process), seeds, timeout, at_once)
+        return WorkerEnvs(task, partial(ProcessWorker, process), seeds, timeout, num_envs)
     if spec.gym_id and gymnasium.spec(spec.gym_id).vector_entry_point is not None:
-        return VectorFleet(task, spec.gym_id, seeds, at_once)
-    return HostFleet(task, partial(Worker, as_maker(spec)), seeds, timeout, at_once)
+        return VectorEnvs(task, spec.gym_id, seeds, num_envs)
+    return WorkerEnvs(task, partial(Worker, as_maker(spec)), seeds, timeout, num_envs)
 
 
 def derived_seed(seed: int, episode: int) -> int:
@@ -277,7 +277,7 @@ def derived_seed(seed: int, episode: int) -> int:
     return int(np.random.SeedSequence([seed, episode]).generate_state(1)[0])
 
 
-def told_costs(task: Task, info: dict[str, Any]) -> np.ndarray | None:
+def reported_costs(task: Task, info: dict[str, Any]) -> np.ndarray | None:
     """The costs that an environment reports, [C]; None if it reports none that fit the task.
 
     A cost that is not a finite number is an error: it must not count as safe.

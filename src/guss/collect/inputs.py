@@ -14,17 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from guss.collect.datasets import Columns, Trace, read_traces, with_costs
-from guss.collect.host_envs import derived_seed, told_costs
+from guss.collect.datasets import Columns, Dataset, logged, read_traces, with_costs
+from guss.collect.host_envs import derived_seed, reported_costs
 from guss.envs import ENVS
 from guss.envs.adapters import Adapted, check_spaces, describe, no_cost_error
 from guss.envs.lookup import as_maker, find_env
 from guss.envs.vector_steps import NotAnEnvironmentError
 from guss.errors import GussError, GussWarning, in_one_line
-from guss.methods.learner import Batch, told_of
 from guss.spaces import Names, named
 from guss.task import END, Task
-from guss.types import Actions, ContinuousActions, Transition
+from guss.types import Actions, ContinuousActions, Trajectory, Transition
 
 
 def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
@@ -75,17 +74,17 @@ def with_names(task: Task, obs_names: Names, action_names: Names) -> Task:
     return task.replace(observations=spaces[0], actions=spaces[1])
 
 
-def read_logged(task: Task, traces: Iterable[Any], columns: Columns | None) -> tuple[list[Transition | Trace], Task]:
+def read_logged(task: Task, traces: Iterable[Any], columns: Columns | None) -> tuple[list[Transition | Dataset], Task]:
     """Files of logged data and batches as batches, and the task with the names of their columns."""
     if isinstance(traces, str | Path) or not isinstance(traces, Iterable):
         raise GussError(f"`traces` is a list of files and batches, got {traces!r}: write traces=[{traces!r}]")
     given = list(traces)
     if columns and all(isinstance(trace, tuple) for trace in given):
         raise GussError(f"`columns` names the columns of files in `traces`, but there is no file among {len(given)}")
-    logged: list[Any] = [trace if isinstance(trace, tuple) else read_traces([trace], columns) for trace in given]
-    for trace in logged:
-        task = with_names(task, trace.obs_names, trace.action_names) if isinstance(trace, Trace) else task
-    return logged, task
+    found: list[Any] = [trace if isinstance(trace, tuple) else read_traces([trace], columns) for trace in given]
+    for trace in found:
+        task = with_names(task, trace.obs_names, trace.action_names) if isinstance(trace, Dataset) else task
+    return found, task
 
 
 def calling(failing: str, function: Callable[..., Any], *args: Any) -> Any:
@@ -118,9 +117,9 @@ class HostSystem:
             next_obs = np.asarray(_step(self.task, jnp.asarray(obs), jnp.asarray(action), key_world))
             return _transition(obs, action, None, None, next_obs), False, False, True
         failing = f"the environment {self.task.name!r} fails in step {t}"
-        inward = Checked(self.task, self.env).inward(action)
+        inward = InputChecker(self.task, self.env).inward(action)
         next_obs, reward, terminated, truncated, info = calling(failing, self.env.step, inward)
-        cost = told_costs(self.task, info)
+        cost = reported_costs(self.task, info)
         if cost is None and any(c.learned for c in self.task.constraints):
             raise no_cost_error(f"{self.task.name} (step {t})", info)
         move = _transition(obs, action, reward, cost, next_obs)
@@ -143,22 +142,7 @@ def _judge(task: Task, obs: Any, action: Any, next_obs: Any) -> tuple[Any, Any]:
     return task.reward_of(obs, action, next_obs), task.costs(obs, action, next_obs)
 
 
-def check_finite(task: Task, moves: Transition, episode: int, seeds: Sequence[int]) -> None:
-    """A compiled task's episodes [T, S, …] must be finite: name the episode, the step, the seed and the dimension."""
-    for name in ("next_obs", "reward", "cost"):
-        values = np.asarray(getattr(moves, name))
-        if not np.isfinite(values).all():
-            t, row, *rest = np.argwhere(~np.isfinite(values))[0].tolist()
-            which = f", {task.observations.labels[rest[0]]}" if rest else ""
-            if name == "cost":
-                which = f", constraint {task.constraints[rest[0]].name!r}"
-            raise GussError(
-                f"{name} of task {task.name!r} is not finite in episode {episode}, step {t}, "
-                f"seed {seeds[row]}{which}: {values[(t, row, *rest)]}. Episodes before are kept."
-            )
-
-
-class Checked:
+class InputChecker:
     """What comes from outside, as arrays of the right shape; or an error that names the episode and the dimension."""
 
     def __init__(self, task: Task, env: Adapted | None = None) -> None:
@@ -212,19 +196,50 @@ class Checked:
         self._not_negative(cost[None], f"the cost of {where}")
         return _transition(obs, action, reward, cost, next_obs)
 
-    def batch(self, trace: Transition | Trace) -> Batch:
-        """A logged trace, [N, …]."""
-        if isinstance(trace, Trace) and not trace.knows_end and END in self.task.unknown:
+    def dataset(self, data: Transition | Dataset, num_seeds: int = 1) -> Trajectory:
+        """Logged transitions [N, …], checked; the same for every seed, as one episode of it: [S, 1, N, …]."""
+        found = self.rows(data)
+        return jax.tree.map(lambda x: np.broadcast_to(x, (num_seeds, 1, *x.shape)), found)
+
+    def rows(self, data: Transition | Dataset) -> Trajectory:
+        """Logged transitions [N, …], checked. Reward and cost may be None."""
+        if isinstance(data, Dataset):
+            self._warn_of_missing_end(data)
+            trajectory = costs_in_order(self.task, data).trajectory
+        else:
+            trajectory = logged(data.obs, data.action, data.next_obs, data.reward, data.cost)
+        count = len(np.asarray(trajectory.obs))
+        size, labels = self.task.observations.size, self.task.observations.labels
+        names = [c.name for c in self.task.constraints]
+        reward, cost = trajectory.reward, trajectory.cost
+        if reward is not None:
+            reward = self._array(reward, (count,), np.float32, "reward of the trace")
+        if cost is not None:
+            about = f"cost of the trace (constraints {', '.join(names)})"
+            cost = self._array(cost, (count, len(names)), np.float32, about, names)
+            self._not_negative(cost, "cost of the trace")
+        next_obs = self._array(trajectory.next_obs, (count, size), np.float32, "next_obs of the trace", labels)
+        return trajectory._replace(
+            obs=self._array(trajectory.obs, (count, size), np.float32, "obs of the trace", labels),
+            action=self._actions(trajectory.action, count),
+            reward=reward,
+            cost=cost,
+            next_obs=next_obs,
+        )
+
+    def _warn_of_missing_end(self, data: Dataset) -> None:
+        if not data.knows_end and END in self.task.unknown:
             warnings.warn(
                 f"the logged data have no column `terminated`, so the model of task {self.task.name!r} learns that the "
                 f"system never ends an episode itself: add the column (1 on the last row of an episode that the system "
                 f"ended, 0 elsewhere), or switch it off with Task(learns_end=False)",
                 GussWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        count = len(np.asarray(trace.obs))
-        size, actions = self.task.observations.size, self.task.actions
-        action, shape = np.asarray(trace.action), (count, *actions.shape)
+
+    def _actions(self, values: Any, count: int) -> np.ndarray:
+        actions = self.task.actions
+        action, shape = np.asarray(values), (count, *actions.shape)
         if action.size == count * math.prod(actions.shape):
             action = action.reshape(shape)  # one column may stand for a plain number, several for an array
         labels = actions.labels if actions.shape else ()
@@ -236,29 +251,7 @@ class Checked:
                 f"action of the trace must be {_range(actions)}, got {action[row].tolist()} "
                 f"in row {row} (and {int(outside.sum()) - 1} more); clip them, or widen the task's actions"
             )
-        return Batch(
-            obs=self._array(trace.obs, (count, size), np.float32, "obs of the trace", self.task.observations.labels),
-            action=actions.rounded(action),
-            next_obs=self._array(
-                trace.next_obs, (count, size), np.float32, "next_obs of the trace", self.task.observations.labels
-            ),
-            use=np.asarray(trace.use, bool) if isinstance(trace, Trace) else np.ones(count, bool),
-            told=self._told(trace, count),
-        )
-
-    def _told(self, trace: Transition | Trace, count: int) -> np.ndarray:
-        """Reward, costs and ends; NaN for a reward or cost that the trace does not have."""
-        trace = costs_in_order(self.task, trace) if isinstance(trace, Trace) else trace
-        names = [c.name for c in self.task.constraints]
-        width, about = len(names), f"cost of the trace (constraints {', '.join(names)})"
-        reward, cost = np.full(count, np.nan), np.full((count, width), np.nan)
-        if trace.reward is not None:
-            reward = self._array(trace.reward, (count,), np.float32, "reward of the trace")
-        if trace.cost is not None:
-            cost = self._array(trace.cost, (count, width), np.float32, about, names)
-        self._not_negative(cost, "cost of the trace")
-        ended = trace.terminated if isinstance(trace, Trace) else np.zeros(count, bool)
-        return told_of(reward, cost, ended)
+        return actions.rounded(action)
 
     def _not_negative(self, cost: np.ndarray, what: str) -> None:
         if (cost < 0).any():
@@ -287,12 +280,12 @@ class Checked:
         return array
 
 
-def costs_in_order(task: Task, trace: Trace) -> Trace:
-    """The trace with its costs in the order of the task's constraints: by name, where its file names them."""
-    if trace.cost_names is None:
-        return trace
+def costs_in_order(task: Task, data: Dataset) -> Dataset:
+    """The data with costs in the order of the task's constraints: by name, where the file names them."""
+    if data.cost_names is None:
+        return data
     names = [constraint.name for constraint in task.constraints]
-    return with_costs(trace, names, f"task {task.name!r}")._replace(cost_names=None)
+    return with_costs(data, names, f"task {task.name!r}")._replace(cost_names=None)
 
 
 def _range(actions: Actions) -> str:

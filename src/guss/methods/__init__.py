@@ -1,36 +1,52 @@
-"""Methods that the paper compares with, and that learn a policy instead of planning. One file each, in JAX.
+"""Methods: how to learn and act. `--method` names one: a planner, which plans in a learned model, or a policy.
 
-base           what they all are: a policy that learns from whole episodes
-nets           networks, Adam, scaling; Gaussian and categorical policies
-episodes       several of every seed at once, compiled or by the host
-on_policy      advantages and value functions: what ppo and cpo share
-ppo            PPO, PPO-Lagrangian
-cpo            TRPO, CPO
-trust_region   their steps
+planning       any planner with a learned model (Alg. 1)
+random         random actions
+base           what policies share
+ppo, cpo       PPO, PPO-Lagrangian; TRPO, CPO (on_policy, trust_region: what they share)
 sac            SAC
-safe_mbpo      SAC in a learned model, where what is unsafe is worth less than anything
+safe_mbpo      SAC in a learned model
+settings       everything that decides how a method learns and acts
+
+Write your own: subclass `guss.Method`, decorate it with `@register_method("my-method")`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from guss.planners import checked_settings
+from guss.errors import UnknownNameError
+from guss.planners import PLANNERS
 from guss.registry import Registry
-from guss.task import Task
+from guss.types import Method
 
-if TYPE_CHECKING:
-    from guss.methods.base import Baseline
-
-BASELINES: Registry[type[Baseline]] = Registry(
-    "baseline",
+METHODS: Registry[type[Method]] = Registry(
+    "method",
     "guss.methods",
     tuple(f"guss.methods.{name}" for name in ("sac", "safe_mbpo", "ppo", "cpo")),
 )
-register_baseline = BASELINES.register
+register_method = METHODS.register
+RANDOM = "random"
 
 
-def make_baseline(name: str, task: Task, settings: dict[str, Any], **fields: Any) -> Baseline:
-    """The baseline of that name for a task, with its own settings, and the fields that a run gives it."""
-    cls = BASELINES[name].item
-    return cls(task, **fields, **checked_settings("baseline", name, cls, settings))
+def method_names() -> list[str]:
+    """Everything that `--method` takes."""
+    return [*PLANNERS.names(), *METHODS.names()]
+
+
+def check_method(name: str) -> None:
+    """Raise on a name that is not a method's, with the nearest one."""
+    if name not in method_names():
+        raise UnknownNameError("method", name, method_names())
+
+
+def method_class(name: str) -> type[Method]:
+    """The class of a method: planners share one."""
+    if name in METHODS.names():
+        return METHODS[name].item
+    if name == RANDOM:
+        from guss.methods.random import RandomActions
+
+        return RandomActions
+    from guss.methods.planning import Planning
+
+    PLANNERS[name]  # raises on unknown names
+    return Planning

@@ -1,67 +1,33 @@
-"""What every baseline is: a policy that learns from whole episodes. All that a run needs to know of it."""
+"""What methods that learn a policy share, and checks of their settings."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from abc import abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from guss.errors import GussError
 from guss.limits import MAX_BATCH, MAX_WEIGHTS
-from guss.task import Task
+from guss.types import Method, Trajectory
 
 
-class Experience(NamedTuple):
-    """Episodes of one seed: E that were played at once, T steps each. Runs add a leading axis S, one for each seed."""
+class PolicyMethod(Method):
+    """A method that learns a policy network. Settings are static fields made by `setting`."""
 
-    obs: Float[Array, "*lead E T D"]
-    action: Shaped[Array, "..."]
-    reward: Float[Array, "*lead E T"]
-    cost: Float[Array, "*lead E T C"]
-    next_obs: Float[Array, "*lead E T D"]
-    happened: Bool[Array, "*lead E T"]
-    """False after an episode's end."""
-    use: Bool[Array, "*lead E T"]
-    """To learn dynamics from; a step that happened may be none of the system's own, as a goal that jumps."""
-    ended: Bool[Array, "*lead E T"]
-    """The system ended the episode here, not the clock: nothing is earned after."""
-    note: PyTree
-    """What `act` returned beside the action, [E, T, …]; () where actions were random."""
-
-    @property
-    def unsafe(self) -> Float[Array, "*lead E T"]:
-        """1 where any constraint is violated: the cost that baselines know of."""
-        return jnp.any(self.cost > 0.0, axis=-1).astype(jnp.float32)
-
-
-class Baseline(eqx.Module):
-    """A method that learns a policy. Written for one seed, but for `learn`, which may treat all at once.
-
-    What is learned is a state, a pytree of arrays. Settings are static fields made by `setting`.
-    """
-
-    task: Task
-    capacity: int = eqx.field(static=True, kw_only=True)
-    """Steps that a seed will take in the whole run; buffers of this length grow by zeros when a run is extended."""
-
-    random_first: ClassVar[bool] = False
-    """Whether the first episodes of a run have random actions."""
+    name: ClassVar[str]
     continuous_only: ClassVar[bool] = False
-    safe: ClassVar[bool] = False
-    """Whether it looks at cost; otherwise at reward alone."""
     seed_by_seed: ClassVar[bool] = False
     """Whether seeds learn one after another, in one program: nets of 2 × 256 of six seeds at once leave the cache."""
-    model_based: ClassVar[bool] = False
-    """Whether it learns a model: then it has fields `model`, `net` and `fit`."""
     defaults: ClassVar[dict[str, Any]] = {"episodes": 1024}
-    """Of a run, where neither a preset nor the user says: `episodes`, `initial_episodes`, a table `model`."""
+    greedy: bool = eqx.field(static=True, kw_only=True, default=False)
+    """Act as once learning is over."""
 
     def __check_init__(self) -> None:
         if self.continuous_only and self.task.actions.dtype != jnp.float32:
@@ -69,38 +35,28 @@ class Baseline(eqx.Module):
                 f"{type(self).name} is for continuous actions, and those of {self.task.name!r} are discrete; "
                 f"ppo-lagrangian and cpo take both"
             )
-
         for name in ("hidden", "batch"):
             check_size(f"{type(self).name}: {name}", getattr(self, name, 1))
 
-    name: ClassVar[str]
+    def deployed(self) -> Method:
+        """The same policy, as it acts once learning is over."""
+        return dataclasses.replace(self, greedy=True)
 
-    @property
-    def at_once(self) -> int:
-        """E: episodes that a seed plays between two updates."""
-        return 1
-
-    @abstractmethod
-    def init(self, key: PRNGKeyArray) -> PyTree:
-        """The state before anything was learned."""
-
-    @abstractmethod
-    def act(self, state: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> tuple[Shaped[Array, "..."], PyTree]:
-        """What to do while learning, and what to note for `update`."""
-
-    @abstractmethod
-    def best_action(self, state: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> Shaped[Array, "..."]:
-        """What to do once learning is over."""
-
-    @abstractmethod
-    def update(self, state: PyTree, seen: Experience, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Array]]:
-        """The state after the episodes, and what to log."""
-
-    def learn(
-        self, states: PyTree, seen: Experience, keys: Key[Array, "S"], episode: int
+    def update_all(
+        self, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
     ) -> tuple[PyTree, dict[str, Any]]:
-        """`update` for every seed; `episode` is the number of the first of them."""
-        return _update_all(self, states, seen, keys)
+        """`update` for every seed: at once, or one after another if that is faster."""
+        return _update_all(self, states, trajectory, keys)
+
+
+def unsafe_of(trajectory: Trajectory) -> Float[Array, "*lead"]:
+    """1 where any constraint is violated: the cost that policies are learned with."""
+    return jnp.any(trajectory.cost > 0.0, axis=-1).astype(jnp.float32)
+
+
+def ended_of(trajectory: Trajectory) -> Bool[Array, "*lead"]:
+    """Where the system or a hard limit ended the episode, not the clock: nothing is earned afterwards."""
+    return trajectory.terminated | trajectory.stopped
 
 
 def check_size(what: str, value: int | tuple[int, ...]) -> None:
@@ -114,7 +70,7 @@ def check_size(what: str, value: int | tuple[int, ...]) -> None:
         MAX_BATCH.check(what, value)
 
 
-def check_ranges(method: Baseline, **ranges: tuple[float, float]) -> None:
+def check_ranges(method: PolicyMethod, **ranges: tuple[float, float]) -> None:
     """Refuse settings beyond their range; the ends are allowed."""
     for name, (low, high) in ranges.items():
         value = getattr(method, name)
@@ -123,7 +79,7 @@ def check_ranges(method: Baseline, **ranges: tuple[float, float]) -> None:
             raise GussError(f"{type(method).name}: {name} must be {wanted}, got {value}")
 
 
-def check_positive(method: Baseline, *names: str) -> None:
+def check_positive(method: PolicyMethod, *names: str) -> None:
     """Refuse settings that are not more than 0."""
     for name in names:
         if not getattr(method, name) > 0.0:
@@ -132,13 +88,13 @@ def check_positive(method: Baseline, *names: str) -> None:
 
 @jax.jit
 def _update_all(
-    method: Baseline, states: PyTree, seen: Experience, keys: Key[Array, "S"]
+    method: PolicyMethod, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
 ) -> tuple[PyTree, dict[str, Array]]:
-    return for_all_seeds(method, method.update, states, seen, keys)
+    return for_all_seeds(method, method.update, states, trajectory, keys)
 
 
-def for_all_seeds(method: Baseline, do: Callable[..., Any], *arguments: PyTree) -> Any:
-    """What one seed does, for all: at once, or one after another if that is quicker."""
+def for_all_seeds(method: PolicyMethod, do: Callable[..., Any], *arguments: PyTree) -> Any:
+    """What one seed does, for all: at once, or one after another if that is faster."""
     if method.seed_by_seed:
         return jax.lax.map(lambda mine: do(*mine), arguments)
     return jax.vmap(do)(*arguments)

@@ -24,15 +24,15 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from guss.errors import GussError
-from guss.methods import register_baseline
-from guss.methods.base import Experience, check_ranges
+from guss.methods import register_method
+from guss.methods.base import check_ranges
 from guss.methods.nets import Net, Policy, adam_step
 from guss.methods.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, episode_cost, mean_of
 from guss.methods.trust_region import Product, Vector, backtrack, cpo_step, trpo_step
-from guss.types import setting
+from guss.types import Trajectory, setting
 
 
-@register_baseline("trpo", paper="not in it")
+@register_method("trpo", paper="not in it")
 class Trpo(OnPolicy):
     """Trust-region policy optimisation: reward alone."""
 
@@ -47,9 +47,11 @@ class Trpo(OnPolicy):
         if not 0.0 < self.shrink < 1.0:
             raise GussError(f"{self.name}: shrink must be in (0, 1), got {self.shrink}")
 
-    def update(self, state: OnPolicyState, seen: Experience, key: PRNGKeyArray) -> tuple[OnPolicyState, dict[str, Any]]:
+    def update(
+        self, state: OnPolicyState, trajectory: Trajectory, key: PRNGKeyArray
+    ) -> tuple[OnPolicyState, dict[str, Any]]:
         """One iteration: a step of the policy, then the value functions learn."""
-        rows, errors = self.rows(state, seen)
+        rows, errors = self.rows(state, trajectory)
         flat, unravel = ravel_pytree(state.policy)
         before = state.policy.choice(rows.obs)
 
@@ -68,20 +70,20 @@ class Trpo(OnPolicy):
             """Hx: the Hessian of KL at the old policy is the Fisher matrix."""
             return jax.jvp(jax.grad(divergence), (flat,), (x,))[1] + self.damping * x
 
-        cost = episode_cost(seen)
+        cost = episode_cost(trajectory)
         gain = lambda w: surrogate(w, rows.advantage)  # noqa: E731
         loss = lambda w: surrogate(w, rows.cost_advantage)  # noqa: E731
-        moved, told = self.step(flat, product, gain, loss, divergence, cost)
+        moved, metrics = self.step(flat, product, gain, loss, divergence, cost)
         policy: Policy = unravel(moved)
         critics = self.rescale_values(state.critics, rows)
         nets, optimiser = self._learn_values(critics, state.critics_optimiser, rows, key)
-        told |= {
+        metrics |= {
             "episode_cost": cost,
             "kl": divergence(moved),
             "entropy": mean_of(policy.entropy(policy.choice(rows.obs)), rows.weight),
         }
         state = state._replace(policy=policy, critics=critics._replace(nets=nets), critics_optimiser=optimiser)
-        return self.learn_scale(state, seen), told | errors
+        return self.learn_scale(state, trajectory), metrics | errors
 
     def _learn_values(self, critics: Any, optimiser: Any, rows: Rows, key: PRNGKeyArray) -> tuple[Net, Any]:
         def step(going: tuple[Net, Any], draw: Array) -> tuple[tuple[Net, Any], None]:
@@ -106,7 +108,7 @@ class Trpo(OnPolicy):
         return moved, {"step_share": share}
 
 
-@register_baseline("cpo", paper="Sec. 5.2, app. C")
+@register_method("cpo", paper="Sec. 5.2, app. C")
 class Cpo(Trpo, Constrained):
     """Constrained policy optimisation: every step is to keep the expected cost within its limit."""
 
@@ -126,5 +128,5 @@ class Cpo(Trpo, Constrained):
             return near & (recovering | (gain(there) >= now)) & (loss(there) - costs <= jnp.maximum(-c, 0.0))
 
         moved, share = backtrack(accept, flat, found.x, self.shrink, self.tries)
-        told = {"step_share": share, "case": found.case, "lambda": found.lam, "nu": found.nu}
-        return moved, told | {"cost_limit": jnp.asarray(self.limit)}
+        metrics = {"step_share": share, "case": found.case, "lambda": found.lam, "nu": found.nu}
+        return moved, metrics | {"cost_limit": jnp.asarray(self.limit)}

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from guss.methods.base import Baseline, Experience, check_positive, check_ranges
+from guss.methods.base import PolicyMethod, check_positive, check_ranges, ended_of, unsafe_of
 from guss.methods.nets import Net, Policy, Running, apply_net, make_net
-from guss.types import setting
+from guss.types import Trajectory, setting
 
 REWARD, COST = 0, 1
 
@@ -87,7 +87,7 @@ def mean_of(values: Float[Array, "N"], weight: Float[Array, "N"]) -> Float[Array
     return jnp.sum(values * weight) / jnp.sum(weight)
 
 
-class OnPolicy(Baseline):
+class OnPolicy(PolicyMethod):
     """A policy that learns from its own last episodes only."""
 
     num_envs: int = setting(16, "Episodes that a seed plays at once between two updates.")
@@ -106,11 +106,6 @@ class OnPolicy(Baseline):
         check_ranges(self, num_envs=(1, most), epochs=(1, most), batch=(1, math.inf), gamma=(0.0, 1.0), lam=(0.0, 1.0))
         check_ranges(self, first_log_std=(-20.0, 5.0))
         check_positive(self, "target_kl", "value_rate")
-
-    @property
-    def at_once(self) -> int:
-        """E."""
-        return self.num_envs
 
     def init(self, key: PRNGKeyArray) -> OnPolicyState:
         """Untrained nets; observations scaled as the task says."""
@@ -134,26 +129,27 @@ class OnPolicy(Baseline):
         """Observations as the nets are fed them."""
         return state.scale.standardised(obs)
 
-    def act(self, state: OnPolicyState, obs: Float[Array, "D"], key: PRNGKeyArray) -> tuple[Shaped[Array, "..."], Any]:
-        """A draw from the policy; noted as drawn, before it is clipped."""
+    def act(
+        self, state: OnPolicyState, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray
+    ) -> tuple[Shaped[Array, "..."], PyTree, PyTree]:
+        """A draw from the policy, and the draw before it is clipped.
+
+        Once learning is over too: the constraint was learned for the policy as it acts, not for its likeliest action.
+        """
         raw = state.policy.sample(self.scaled(state, obs), key)
-        return state.policy.executed(raw), raw
+        return state.policy.executed(raw), carry, raw
 
-    def best_action(self, state: OnPolicyState, obs: Float[Array, "D"], key: PRNGKeyArray) -> Shaped[Array, "..."]:
-        """A draw too: the constraint was learned for the policy as it acts, not for its likeliest action."""
-        return self.act(state, obs, key)[0]
-
-    def rows(self, state: OnPolicyState, seen: Experience) -> tuple[Rows, dict[str, Array]]:
+    def rows(self, state: OnPolicyState, trajectory: Trajectory) -> tuple[Rows, dict[str, Array]]:
         """What the episodes say, step by step, and the error of the value functions before they learn from it."""
-        episodes, steps = seen.reward.shape
+        episodes, steps = trajectory.reward.shape
         flat = lambda x: x.reshape(episodes * steps, *x.shape[2:])  # noqa: E731
-        obs, next_obs = (self.scaled(state, flat(x)) for x in (seen.obs, seen.next_obs))
-        raw, weight = flat(seen.note), flat(seen.happened).astype(jnp.float32)
-        ahead = jnp.where(flat(seen.ended)[None], 0.0, state.critics(next_obs))
+        obs, next_obs = (self.scaled(state, flat(x)) for x in (trajectory.obs, trajectory.next_obs))
+        raw, weight = flat(trajectory.aux), flat(trajectory.valid).astype(jnp.float32)
+        ahead = jnp.where(flat(ended_of(trajectory))[None], 0.0, state.critics(next_obs))
         values = state.critics(obs)
-        told = jnp.stack([flat(seen.reward), flat(seen.unsafe)])
-        delta = (told + self.gamma * ahead - values) * weight[None]
-        last = jnp.concatenate([~seen.happened[:, 1:], jnp.ones((episodes, 1), bool)], axis=1)
+        outcomes = jnp.stack([flat(trajectory.reward), flat(unsafe_of(trajectory))])
+        delta = (outcomes + self.gamma * ahead - values) * weight[None]
+        last = jnp.concatenate([~trajectory.valid[:, 1:], jnp.ones((episodes, 1), bool)], axis=1)
         found = jax.vmap(lambda d: advantages(d.reshape(episodes, steps), ~last, self.gamma * self.lam))(delta)
         found = found.reshape(2, episodes * steps)
         targets = found + values
@@ -163,15 +159,15 @@ class OnPolicy(Baseline):
         advantage, cost_advantage = centred[REWARD] / (spread + 1e-8), centred[COST]
         variance = jax.vmap(lambda t: mean_of((t - mean_of(t, weight)) ** 2, weight))(targets)
         errors = jax.vmap(lambda a: mean_of(a**2, weight))(found) / jnp.maximum(variance, 1e-6)
-        told_errors = {"value_error": errors[REWARD], "cost_value_error": errors[COST]}
-        return Rows(obs, raw, log_prob, advantage, cost_advantage, targets.T, weight), told_errors
+        metrics = {"value_error": errors[REWARD], "cost_value_error": errors[COST]}
+        return Rows(obs, raw, log_prob, advantage, cost_advantage, targets.T, weight), metrics
 
-    def learn_scale(self, state: OnPolicyState, seen: Experience) -> OnPolicyState:
+    def learn_scale(self, state: OnPolicyState, trajectory: Trajectory) -> OnPolicyState:
         """Observations of these episodes, too, decide how the next ones are scaled."""
         if not self.normalise:
             return state
-        rows = seen.obs.reshape(-1, seen.obs.shape[-1])
-        return state._replace(scale=state.scale.add(rows, seen.happened.reshape(-1).astype(jnp.float32)))
+        rows = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
+        return state._replace(scale=state.scale.add(rows, trajectory.valid.reshape(-1).astype(jnp.float32)))
 
     def rescale_values(self, critics: Critics, rows: Rows) -> Critics:
         """The scale of value targets is that of these episodes; predictions stay as they were."""
@@ -200,9 +196,9 @@ class OnPolicy(Baseline):
         return found[:, : each * size].reshape(self.epochs, each, size)
 
 
-def episode_cost(seen: Experience) -> Float[Array, ""]:
+def episode_cost(trajectory: Trajectory) -> Float[Array, ""]:
     """J_C: unsafe steps of an episode, on average."""
-    return jnp.mean(jnp.sum(jnp.where(seen.happened, seen.unsafe, 0.0), axis=1))
+    return jnp.mean(jnp.sum(jnp.where(trajectory.valid, unsafe_of(trajectory), 0.0), axis=1))
 
 
 class Constrained(OnPolicy):

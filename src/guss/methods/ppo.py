@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from guss.methods import register_baseline
-from guss.methods.base import Experience, check_positive
+from guss.methods import register_method
+from guss.methods.base import check_positive
 from guss.methods.nets import Net, Policy, adam_step
 from guss.methods.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, episode_cost, mean_of
-from guss.types import setting
+from guss.types import Trajectory, setting
 
 STOP = 1.5  # times the target KL
 
@@ -41,7 +41,7 @@ class _Going(NamedTuple):
     passes: Array
 
 
-@register_baseline("ppo", paper="not in it")
+@register_method("ppo", paper="not in it")
 class Ppo(OnPolicy):
     """Proximal policy optimisation: reward alone."""
 
@@ -52,16 +52,18 @@ class Ppo(OnPolicy):
     def __check_init__(self) -> None:
         check_positive(self, "clip", "policy_rate")
 
-    def price(self, state: OnPolicyState) -> Float[Array, ""]:
+    def multiplier(self, state: OnPolicyState) -> Float[Array, ""]:
         """λ, what a unit of cost counts in units of reward."""
         return jnp.zeros(())
 
-    def update(self, state: OnPolicyState, seen: Experience, key: PRNGKeyArray) -> tuple[OnPolicyState, dict[str, Any]]:
+    def update(
+        self, state: OnPolicyState, trajectory: Trajectory, key: PRNGKeyArray
+    ) -> tuple[OnPolicyState, dict[str, Any]]:
         """One iteration."""
-        cost = episode_cost(seen)
-        state, told = self.pay(state, cost)
-        rows, errors = self.rows(state, seen)
-        critics, price = self.rescale_values(state.critics, rows), self.price(state)
+        cost = episode_cost(trajectory)
+        state, metrics = self.update_multiplier(state, cost)
+        rows, errors = self.rows(state, trajectory)
+        critics, multiplier = self.rescale_values(state.critics, rows), self.multiplier(state)
         before = state.policy.choice(rows.obs)
 
         def objective(policy: Policy, part: Rows) -> Float[Array, ""]:
@@ -69,7 +71,7 @@ class Ppo(OnPolicy):
             ratio = jnp.exp(policy.log_prob(policy.choice(part.obs), part.raw) - part.log_prob)
             near = jnp.clip(ratio, 1.0 - self.clip, 1.0 + self.clip)
             gain = jnp.minimum(ratio * part.advantage, near * part.advantage)
-            return mean_of((gain - price * ratio * part.cost_advantage) / (1.0 + price), part.weight)
+            return mean_of((gain - multiplier * ratio * part.cost_advantage) / (1.0 + multiplier), part.weight)
 
         def step(going: _Going, draw: Array) -> tuple[_Going, None]:
             part = jax.tree.map(lambda x: x[draw], rows)
@@ -110,21 +112,21 @@ class Ppo(OnPolicy):
             policy_optimiser=done.policy_optimiser,
             critics_optimiser=done.critics_optimiser,
         )
-        told |= {
+        metrics |= {
             "episode_cost": cost,
             "kl": kls[-1],
             "entropy": mean_of(done.policy.entropy(choice), rows.weight),
             "clipped": mean_of(far, rows.weight),
             "passes": done.passes,
         }
-        return self.learn_scale(state, seen), told | errors
+        return self.learn_scale(state, trajectory), metrics | errors
 
-    def pay(self, state: OnPolicyState, cost: Float[Array, ""]) -> tuple[OnPolicyState, dict[str, Array]]:
+    def update_multiplier(self, state: OnPolicyState, cost: Float[Array, ""]) -> tuple[OnPolicyState, dict[str, Array]]:
         """What an iteration's cost does to its price: nothing."""
         return state, {}
 
 
-@register_baseline("ppo-lagrangian", paper="Sec. 5.2, app. C")
+@register_method("ppo-lagrangian", paper="Sec. 5.2, app. C")
 class PpoLagrangian(Ppo, Constrained):
     """PPO with a price on cost that rises while episodes cost more than allowed."""
 
@@ -140,14 +142,14 @@ class PpoLagrangian(Ppo, Constrained):
         first = jnp.log(jnp.expm1(jnp.asarray(self.first_price, jnp.float32)))
         return super().init(key)._replace(multiplier=first)
 
-    def price(self, state: OnPolicyState) -> Float[Array, ""]:
+    def multiplier(self, state: OnPolicyState) -> Float[Array, ""]:
         """λ = softplus(ν)."""
         return jax.nn.softplus(state.multiplier)
 
-    def pay(self, state: OnPolicyState, cost: Float[Array, ""]) -> tuple[OnPolicyState, dict[str, Array]]:
+    def update_multiplier(self, state: OnPolicyState, cost: Float[Array, ""]) -> tuple[OnPolicyState, dict[str, Array]]:
         """A step of Adam on ν, by J_C − d."""
         multiplier, optimiser = adam_step(
             state.multiplier, self.limit - cost, state.multiplier_optimiser, self.price_rate
         )
         state = state._replace(multiplier=multiplier, multiplier_optimiser=optimiser)
-        return state, {"price": self.price(state), "cost_limit": jnp.asarray(self.limit)}
+        return state, {"price": self.multiplier(state), "cost_limit": jnp.asarray(self.limit)}

@@ -15,35 +15,22 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from guss.errors import GussError
-from guss.methods import register_baseline
-from guss.methods.base import Baseline, Experience, check_positive
+from guss.methods import register_method
+from guss.methods.base import PolicyMethod, check_positive, ended_of, unsafe_of
 from guss.methods.nets import LOG_2PI, Net, Running, adam_step, apply_net, make_net
 from guss.models.mdn import encoded
 from guss.models.training import Data, append, check_buffer, empty_data
-from guss.types import ContinuousActions, setting
+from guss.types import ContinuousActions, Trajectory, setting
 from guss.validation import MAX_INT
 
 LOG_STD = (-5.0, 2.0)
 LOG_2 = 0.6931471805599453
 
 
-class Batch(NamedTuple):
-    """Transitions to learn from; observations standardised, actions in ±1, rewards in units of their range."""
-
-    obs: Float[Array, "N D"]
-    action: Float[Array, "N A"]
-    reward: Float[Array, "N"]
-    next_obs: Float[Array, "N D"]
-    ended: Bool[Array, "N"]
-    unsafe: Bool[Array, "N"]
-    """Where the target is `doom`, whatever follows; nowhere for SAC itself."""
-    weight: Float[Array, "N"]
-
-
-class Learned(NamedTuple):
+class SacNets(NamedTuple):
     """The nets of one seed."""
 
     actor: Net
@@ -58,7 +45,7 @@ class Learned(NamedTuple):
 class SacState(NamedTuple):
     """What SAC has learned, and all it has seen."""
 
-    nets: Learned
+    nets: SacNets
     scale: Running
     data: Data  # with reward, costs and ends
 
@@ -92,18 +79,26 @@ def q_values(critics: Net, obs: Float[Array, "N D"], action: Float[Array, "N A"]
     return jax.vmap(lambda net: apply_net(net, both, jax.nn.relu)[:, 0])(critics)
 
 
-def target_of(batch: Batch, soft_value: Float[Array, "N"], gamma: float, doom: Float[Array, ""]) -> Float[Array, "N"]:
-    """What Q is to become: r + γ V(s'), or `doom` for a transition that is unsafe."""
-    ahead = jnp.where(batch.ended, 0.0, soft_value)
-    return jnp.where(batch.unsafe, doom, batch.reward + gamma * ahead)
+def minibatch(obs: Any, action: Any, reward: Any, next_obs: Any, ended: Any, unsafe: Any, valid: Any) -> Trajectory:
+    """Transitions [N, …] to learn from: observations standardised, actions in ±1, rewards in units of their range."""
+    none = jnp.zeros_like(ended)
+    return Trajectory(obs, action, reward, unsafe[:, None], next_obs, ended, none, none, valid, valid)
 
 
-@register_baseline("sac", paper="not in it")
-class Sac(Baseline):
+def target_of(
+    batch: Trajectory, soft_value: Float[Array, "N"], gamma: float, violation_value: Float[Array, ""]
+) -> Float[Array, "N"]:
+    """What Q is to become: r + γ V(s'), or `violation_value` for a transition that is unsafe, whatever follows."""
+    ahead = jnp.where(batch.terminated, 0.0, soft_value)
+    return jnp.where(unsafe_of(batch) > 0.0, violation_value, batch.reward + gamma * ahead)
+
+
+@register_method("sac", paper="not in it")
+class Sac(PolicyMethod):
     """Soft actor-critic: reward alone, from everything seen so far."""
 
     name = "sac"
-    random_first = True
+    explores_first = True
     continuous_only = True
     seed_by_seed = True
     defaults = {"episodes": 50}  # noqa: RUF012
@@ -130,7 +125,7 @@ class Sac(Baseline):
 
     # -------------------------------------------------------------------------------------------------- nets
 
-    def first_nets(self, key: PRNGKeyArray) -> Learned:
+    def first_nets(self, key: PRNGKeyArray) -> SacNets:
         """Untrained."""
         size, width = self.task.observations.size, self.task.actions.shape[0]
         key_actor, key_critics = jax.random.split(key)
@@ -138,21 +133,24 @@ class Sac(Baseline):
         make = lambda k: make_net(k, (size + width, *self.hidden, 1))  # noqa: E731
         critics = jax.vmap(make)(jax.random.split(key_critics))
         adam, log_alpha = optax.scale_by_adam(), jnp.log(jnp.asarray(0.1, jnp.float32))
-        return Learned(
+        return SacNets(
             actor, critics, critics, log_alpha, adam.init(actor), adam.init(critics), adam.init(log_alpha)
         )  # fmt: skip
 
-    def learn_from(self, nets: Learned, batch: Batch, doom: Float[Array, ""], key: PRNGKeyArray) -> tuple[Any, Any]:
+    def learn_from(
+        self, nets: SacNets, batch: Trajectory, violation_value: Float[Array, ""], key: PRNGKeyArray
+    ) -> tuple[Any, Any]:
         """One update of everything."""
-        alpha, total = jnp.exp(nets.log_alpha), jnp.sum(batch.weight)
+        weight = batch.valid.astype(jnp.float32)
+        alpha, total = jnp.exp(nets.log_alpha), jnp.sum(weight)
         noise = jax.random.normal(key, (2, *batch.action.shape))
         next_action, next_log = squashed(apply_net(nets.actor, batch.next_obs, jax.nn.relu), noise[0])
         ahead = jnp.min(q_values(nets.targets, batch.next_obs, next_action), axis=0) - alpha * next_log
-        target = target_of(batch, ahead, self.gamma, doom)
+        target = target_of(batch, ahead, self.gamma, violation_value)
 
         def critic_loss(critics: Net) -> Array:
             errors = q_values(critics, batch.obs, batch.action) - target[None]
-            return 0.5 * jnp.sum(errors**2 * batch.weight[None]) / total
+            return 0.5 * jnp.sum(errors**2 * weight[None]) / total
 
         loss, gradient = jax.value_and_grad(critic_loss)(nets.critics)
         critics, critics_optimiser = adam_step(nets.critics, gradient, nets.critics_optimiser, self.rate)
@@ -160,7 +158,7 @@ class Sac(Baseline):
         def actor_loss(actor: Net) -> tuple[Array, Array]:
             action, log_prob = squashed(apply_net(actor, batch.obs, jax.nn.relu), noise[1])
             value = jnp.min(q_values(critics, batch.obs, action), axis=0)
-            return jnp.sum((alpha * log_prob - value) * batch.weight) / total, jnp.sum(log_prob * batch.weight) / total
+            return jnp.sum((alpha * log_prob - value) * weight) / total, jnp.sum(log_prob * weight) / total
 
         (_, log_prob), gradient = jax.value_and_grad(actor_loss, has_aux=True)(nets.actor)
         actor, actor_optimiser = adam_step(nets.actor, gradient, nets.actor_optimiser, self.rate)
@@ -168,9 +166,9 @@ class Sac(Baseline):
         log_alpha, alpha_optimiser = adam_step(nets.log_alpha, -(log_prob + wanted), nets.alpha_optimiser, self.rate)
         follow = lambda slow, fast: slow + self.tau * (fast - slow)  # noqa: E731
         targets = jax.tree.map(follow, nets.targets, critics)
-        told = {"critic_loss": loss, "entropy": -log_prob, "alpha": alpha, "q": jnp.sum(target * batch.weight) / total}
-        nets = Learned(actor, critics, targets, log_alpha, actor_optimiser, critics_optimiser, alpha_optimiser)
-        return nets, told
+        metrics = {"critic_loss": loss, "entropy": -log_prob, "alpha": alpha, "q": jnp.sum(target * weight) / total}
+        nets = SacNets(actor, critics, targets, log_alpha, actor_optimiser, critics_optimiser, alpha_optimiser)
+        return nets, metrics
 
     # ------------------------------------------------------------------------------------------------ acting
 
@@ -180,18 +178,20 @@ class Sac(Baseline):
         low, high = self.task.actions.bounds()
         return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * action, low, high)
 
-    def draw(self, nets: Learned, scale: Running, obs: Float[Array, "D"], noise: Float[Array, "A"]) -> Array:
+    def draw(self, nets: SacNets, scale: Running, obs: Float[Array, "D"], noise: Float[Array, "A"]) -> Array:
         """An action by the policy as it is."""
         outputs = apply_net(nets.actor, scale.standardised(obs), jax.nn.relu)
         return self.executed(squashed(outputs, noise)[0])
 
-    def act(self, state: Any, obs: Float[Array, "D"], key: PRNGKeyArray) -> tuple[Array, tuple[()]]:
-        """A draw from the policy."""
-        return self.draw(state.nets, state.scale, obs, jax.random.normal(key, self.task.actions.shape)), ()
+    def acting(self, state: Any) -> Any:
+        """Without the replay buffer."""
+        return state._replace(data=())
 
-    def best_action(self, state: Any, obs: Float[Array, "D"], key: PRNGKeyArray) -> Array:
-        """The policy's mean, as SAC is judged."""
-        return self.draw(state.nets, state.scale, obs, jnp.zeros(self.task.actions.shape))
+    def act(self, state: Any, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> tuple[Array, PyTree, PyTree]:
+        """A draw from the policy; its mean once learning is over, as SAC is evaluated."""
+        shape = self.task.actions.shape
+        noise = jnp.zeros(shape) if self.greedy else jax.random.normal(key, shape)
+        return self.draw(state.nets, state.scale, obs, noise), carry, ()
 
     # ---------------------------------------------------------------------------------------------- learning
 
@@ -202,13 +202,13 @@ class Sac(Baseline):
         data = empty_data(ends.obs_size, ends.actions.shape, ends.actions.dtype, room, 2 + constraints)
         return SacState(self.first_nets(key), Running(jnp.zeros(()), ends.obs_shift, ends.obs_scale**2), data)
 
-    def remember(self, state: Any, seen: Experience) -> Any:
+    def remember(self, state: Any, trajectory: Trajectory) -> Any:
         """The state with one more episode's transitions."""
-        one = jax.tree.map(lambda x: x[0], seen._replace(note=()))
-        told = jnp.concatenate([one.reward[:, None], one.cost, one.ended[:, None].astype(jnp.float32)], axis=1)
-        count = jnp.sum(one.happened, dtype=jnp.int32)
-        more = Data(one.obs, one.action, one.next_obs, one.use, count, told)
-        scale = state.scale.add(one.obs, one.happened.astype(jnp.float32))
+        one: Trajectory = jax.tree.map(lambda x: x[0], trajectory._replace(aux=()))
+        told = jnp.concatenate([one.reward[:, None], one.cost, ended_of(one)[:, None].astype(jnp.float32)], axis=1)
+        count = jnp.sum(one.valid, dtype=jnp.int32)
+        more = Data(one.obs, one.action, one.next_obs, one.learnable, count, told)
+        scale = state.scale.add(one.obs, one.valid.astype(jnp.float32))
         return state._replace(data=append(state.data, more), scale=scale)
 
     def rewards(self, data: Data) -> Rewards:
@@ -217,32 +217,32 @@ class Sac(Baseline):
         real, reward = jnp.arange(len(data.use)) < data.filled, data.told[:, 0]
         return Rewards(jnp.min(jnp.where(real, reward, jnp.inf)), jnp.max(jnp.where(real, reward, -jnp.inf)))
 
-    def real_batch(self, state: Any, rows: Array, unit: Float[Array, ""]) -> Batch:
+    def real_batch(self, state: Any, rows: Array, unit: Float[Array, ""]) -> Trajectory:
         """Transitions of the system itself."""
         data, told = state.data, state.data.told[rows]
-        return Batch(
+        return minibatch(
             obs=state.scale.standardised(data.obs[rows]),
             action=jax.vmap(lambda a: encoded(self.task.actions, a))(data.action[rows]),
             reward=told[:, 0] / unit,
             next_obs=state.scale.standardised(data.next_obs[rows]),
             ended=told[:, -1] > 0.0,
             unsafe=jnp.any(told[:, 1:-1] > 0.0, axis=1),
-            weight=jnp.ones(len(rows)),
+            valid=jnp.ones(len(rows), bool),
         )
 
-    def update(self, state: SacState, seen: Experience, key: PRNGKeyArray) -> tuple[SacState, dict[str, Array]]:
+    def update(self, state: SacState, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[SacState, dict[str, Array]]:
         """Remember the episode, then learn from all that is remembered."""
-        state = self.remember(state, seen)
+        state = self.remember(state, trajectory)
         unit = self.rewards(state.data).unit
 
-        def step(nets: Learned, key: PRNGKeyArray) -> tuple[Learned, dict[str, Array]]:
+        def step(nets: SacNets, key: PRNGKeyArray) -> tuple[SacNets, dict[str, Array]]:
             key_rows, key_noise = jax.random.split(key)
             batch = self.real_batch(state, drawn(key_rows, self.batch, state.data.filled), unit)
-            batch = batch._replace(unsafe=jnp.zeros_like(batch.unsafe))
+            batch = batch._replace(cost=jnp.zeros_like(batch.cost))
             return self.learn_from(nets, batch, jnp.zeros(()), key_noise)
 
-        nets, told = jax.lax.scan(step, state.nets, jax.random.split(key, self.num_updates))
-        return state._replace(nets=nets), jax.tree.map(lambda x: jnp.mean(x), told)
+        nets, metrics = jax.lax.scan(step, state.nets, jax.random.split(key, self.num_updates))
+        return state._replace(nets=nets), jax.tree.map(lambda x: jnp.mean(x), metrics)
 
 
 def drawn(key: PRNGKeyArray, count: int, below: Array) -> Array:

@@ -24,31 +24,29 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
+from guss import keys as streams
 from guss.errors import GussError
 from guss.limits import MAX_PLAN_STEPS
-from guss.methods import register_baseline
-from guss.methods.base import Experience, check_ranges, for_all_seeds
+from guss.methods import register_method
+from guss.methods.base import check_ranges, for_all_seeds, unsafe_of
 from guss.methods.nets import Running
-from guss.methods.sac import Batch, Learned, Rewards, Sac, SacState, drawn
+from guss.methods.sac import Rewards, Sac, SacNets, SacState, drawn, minibatch
 from guss.models.evaluation import FitReport
-from guss.models.factory import Learned as LearnedModel
 from guss.models.factory import ModelSettings, fit_all, make_model
 from guss.models.mdn import encoded
 from guss.models.training import Data, FitSettings
 from guss.planners.engine import Particles
-from guss.types import Model, Rollout, setting
-
-OWN_MODEL = 2**18  # folded into a seed's key: the model's first weights are not the policy's
+from guss.types import Model, Rollout, Trajectory, setting
 
 
 class SafeMbpoState(NamedTuple):
     """What Safe-MBPO has learned, and all it has seen."""
 
-    nets: Learned
+    nets: SacNets
     scale: Running
     data: Data
-    model: LearnedModel
-    fresh: LearnedModel
+    model: Model
+    fresh: Model
 
 
 def penalty(rewards: Rewards, gamma: float, horizon: int) -> Float[Array, ""]:
@@ -56,7 +54,7 @@ def penalty(rewards: Rewards, gamma: float, horizon: int) -> Float[Array, ""]:
     return (rewards.high - rewards.low) / gamma**horizon - rewards.high
 
 
-@register_baseline("safe-mbpo", paper="Sec. 5.2, app. C")
+@register_method("safe-mbpo", paper="Sec. 5.2, app. C")
 class SafeMbpo(Sac):
     """SAC in a learned ensemble; an unsafe state is worth less than anything safe."""
 
@@ -85,14 +83,14 @@ class SafeMbpo(Sac):
     def init(self, key: PRNGKeyArray) -> Any:
         """Untrained nets, an untrained model, nothing seen."""
         first: SacState = super().init(key)
-        model = make_model(self.model, self.task, jax.random.fold_in(key, OWN_MODEL), self.net)
+        model = make_model(self.model, self.task, jax.random.fold_in(key, streams.POLICY_MODEL), self.net)
         return SafeMbpoState(*first, model, model)
 
-    def doom(self, rewards: Rewards) -> Float[Array, ""]:
+    def violation_value(self, rewards: Rewards) -> Float[Array, ""]:
         """−C / (1 − γ), in units of reward."""
         return -penalty(rewards, self.gamma, self.horizon) / (1.0 - self.gamma)
 
-    def imagine(self, state: SafeMbpoState, nets: Learned, unit: Float[Array, ""], key: PRNGKeyArray) -> Batch:
+    def imagine(self, state: SafeMbpoState, nets: SacNets, unit: Float[Array, ""], key: PRNGKeyArray) -> Trajectory:
         """Branches from states seen, by the policy in the model; steps after a violation weigh nothing."""
         particles = Particles.of(state.model)
         each = -(-self.branches // particles.count)
@@ -127,57 +125,61 @@ class SafeMbpo(Sac):
         alive = (before == 0) & (jnp.cumsum(broken.astype(jnp.int32), axis=-1) == 0)
         whole = lambda x, axes: x.reshape(-1, *x.shape[x.ndim - axes :])  # noqa: E731
         clean = lambda x: jnp.nan_to_num(x, posinf=0.0, neginf=0.0)  # noqa: E731
-        return Batch(
+        return minibatch(
             obs=state.scale.standardised(clean(whole(rollout.obs, 1))),
             action=clean(jax.vmap(lambda a: encoded(self.task.actions, a))(whole(rollout.action, 1))),
             reward=clean(whole(reward, 0)) / unit,
             next_obs=state.scale.standardised(clean(whole(rollout.next_obs, 1))),
             ended=jnp.zeros(reward.size, bool),
             unsafe=whole(unsafe, 0),
-            weight=whole(alive, 0).astype(jnp.float32),
+            valid=whole(alive, 0),
         )
 
     def train(self, state: SafeMbpoState, key: PRNGKeyArray) -> tuple[Any, dict[str, Array]]:
         """Rounds of branches, each with a few updates of SAC."""
         rewards = self.rewards(state.data)
         unit = rewards.unit
-        doom = self.doom(rewards) / unit
+        violation_value = self.violation_value(rewards) / unit
         real = round(self.real_share * self.batch)
 
-        def learn_round(nets: Learned, key: PRNGKeyArray) -> tuple[Learned, dict[str, Array]]:
+        def learn_round(nets: SacNets, key: PRNGKeyArray) -> tuple[SacNets, dict[str, Array]]:
             key_branches, key_steps = jax.random.split(key)
             imagined = self.imagine(state, nets, unit, key_branches)
 
-            def step(nets: Learned, key: PRNGKeyArray) -> tuple[Learned, dict[str, Array]]:
+            def step(nets: SacNets, key: PRNGKeyArray) -> tuple[SacNets, dict[str, Array]]:
                 key_real, key_rows, key_noise = jax.random.split(key, 3)
-                rows = drawn(key_rows, self.batch - real, jnp.asarray(imagined.weight.size, jnp.int32))
+                rows = drawn(key_rows, self.batch - real, jnp.asarray(imagined.valid.size, jnp.int32))
                 batch = jax.tree.map(lambda x: x[rows], imagined)
                 if real:
-                    seen = self.real_batch(state, drawn(key_real, real, state.data.filled), unit)
-                    batch = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), seen, batch)
-                return self.learn_from(nets, batch, doom, key_noise)
+                    real_part = self.real_batch(state, drawn(key_real, real, state.data.filled), unit)
+                    batch = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), real_part, batch)
+                return self.learn_from(nets, batch, violation_value, key_noise)
 
-            nets, told = jax.lax.scan(step, nets, jax.random.split(key_steps, self.updates_per_round))
-            told |= {"unsafe_branches": jnp.mean(jnp.where(imagined.unsafe, imagined.weight, 0.0))}
-            return nets, jax.tree.map(jnp.mean, told)
+            nets, metrics = jax.lax.scan(step, nets, jax.random.split(key_steps, self.updates_per_round))
+            unsafe = (unsafe_of(imagined) > 0.0) & imagined.valid
+            metrics |= {"unsafe_branches": jnp.mean(unsafe.astype(jnp.float32))}
+            return nets, jax.tree.map(jnp.mean, metrics)
 
         rounds = max(1, round(self.num_updates / self.updates_per_round))
-        nets, told = jax.lax.scan(learn_round, state.nets, jax.random.split(key, rounds))
-        told = jax.tree.map(jnp.mean, told)
-        return state._replace(nets=nets), told | {"penalty": penalty(rewards, self.gamma, self.horizon)}
+        nets, metrics = jax.lax.scan(learn_round, state.nets, jax.random.split(key, rounds))
+        metrics = jax.tree.map(jnp.mean, metrics)
+        return state._replace(nets=nets), metrics | {"penalty": penalty(rewards, self.gamma, self.horizon)}
 
-    def learn(
-        self, states: SafeMbpoState, seen: Experience, keys: Key[Array, "S"], episode: int
+    def acting(self, state: Any) -> Any:
+        """Without the replay buffer and the model."""
+        return state._replace(data=(), model=(), fresh=())
+
+    def update_all(
+        self, states: SafeMbpoState, trajectory: Trajectory, keys: Key[Array, "S"]
     ) -> tuple[Any, dict[str, Any]]:
         """Remember, fit the models of all seeds, then train in them."""
-        states = _remember_all(self, states, seen)
+        again = jnp.any(states.data.filled > 0)
+        states = _remember_all(self, states, trajectory)
         unknown = self.task if self.task.unknown else None
         keys_fit, keys_train = jax.vmap(lambda key: jax.random.split(key), out_axes=1)(keys)
-        models, report = fit_all(
-            states.model, states.fresh, states.data, keys_fit, self.fit, jnp.asarray(episode > 0), unknown
-        )
-        states, told = _train_all(self, states._replace(model=models), keys_train)
-        return states, told | model_errors(report)
+        models, report = fit_all(states.model, states.fresh, states.data, keys_fit, self.fit, again, unknown)
+        states, metrics = _train_all(self, states._replace(model=models), keys_train)
+        return states, metrics | model_errors(report)
 
 
 def model_errors(report: FitReport) -> dict[str, Any]:
@@ -187,8 +189,8 @@ def model_errors(report: FitReport) -> dict[str, Any]:
 
 
 @jax.jit
-def _remember_all(method: SafeMbpo, states: SafeMbpoState, seen: Experience) -> SafeMbpoState:
-    return jax.vmap(method.remember)(states, seen)
+def _remember_all(method: SafeMbpo, states: SafeMbpoState, trajectory: Trajectory) -> SafeMbpoState:
+    return jax.vmap(method.remember)(states, trajectory)
 
 
 @jax.jit

@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 
 from guss.collect.exploration import EXPLORE
 from guss.errors import GussError, UnknownNameError
+from guss.methods import METHODS, RANDOM, check_method, method_class
 from guss.models import MODELS
 from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.planners import PLANNERS, check_plan_size, checked_settings
 from guss.task import LEARNABLE, Task
+from guss.types import Method
 from guss.validation import build, check_fields, checked, convert, types_of
 
 T = TypeVar("T", bound="AgentSettings")
@@ -104,12 +106,26 @@ class AgentSettings:
 
     def check_method(self) -> None:
         """Raise on an unknown method, or on settings that it does not have."""
-        checked_settings("planner", self.method, PLANNERS[self.method].item, self.planner)
+        check_method(self.method)
+        if self.is_policy:
+            checked_settings("method", self.method, self.method_class, self.planner)
+        else:
+            checked_settings("planner", self.method, PLANNERS[self.method].item, self.planner)
+
+    @property
+    def method_class(self) -> type[Method]:
+        """The class of the method."""
+        return method_class(self.method)
+
+    @property
+    def is_policy(self) -> bool:
+        """Whether the method is not a planner: it has no horizon and no budget."""
+        return self.method in METHODS.names()
 
     @property
     def plans(self) -> bool:
-        """Whether the method plans at all: the random one does not, and needs no model."""
-        return PLANNERS[self.method].item.judges != "nothing"
+        """Whether the method plans."""
+        return self.method_class.plans
 
     @property
     def learns(self) -> bool:
@@ -118,7 +134,9 @@ class AgentSettings:
 
     def is_random(self, episode: int, steps: int, episode_length: int) -> bool:
         """Whether an episode's actions are random ones, after so many `steps` in the episodes before it."""
-        return not self.plans or self.begins(episode, steps, episode_length)
+        if self.method == RANDOM:
+            return True
+        return self.method_class.explores_first and self.begins(episode, steps, episode_length)
 
     def begins(self, episode: int, steps: int, episode_length: int) -> bool:
         """Whether an episode is one of the first, before there are enough data to learn from."""
@@ -127,7 +145,7 @@ class AgentSettings:
 
     def explores(self) -> str:
         """How random actions follow each other: the random method draws each on its own."""
-        return self.explore if self.plans else "iid"
+        return "iid" if self.method == RANDOM else self.explore
 
     def tasks(self, task: Task) -> tuple[Task, Task]:
         """The task by which steps are judged, and the one by which plans are."""

@@ -35,7 +35,7 @@ from guss.models.training import Data, FitSettings, Pace, fit, pace_of, split_ro
 from guss.task import Task
 
 Dynamics = MixtureNet | Ensemble | Egocentric
-Learned = Dynamics | Informed
+Learned = Any
 OUTCOMES, DYNAMICS = "fit of reward, cost and end", "fit of the dynamics"
 CALIBRATION = "calibration of reward and cost"
 BEYOND_OUTCOMES = 2**19 + 1  # folded into a key, for the sample of the data

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from guss.models.evaluation import plain
-from guss.runs.fit import FitNews, Log
+from guss.runs.fit import FitSummary, Log
 
 
-def summarise_fit(log: Log, told: list[FitNews]) -> dict[str, Any]:
+def summarise_fit(log: Log, told: list[FitSummary]) -> dict[str, Any]:
     """The last fit per dimension (means over seeds), and the error after every fit."""
     last = told[-1]
     mean = lambda x: None if x is None else plain(np.asarray(x, float).mean(axis=0))  # noqa: E731
@@ -43,7 +43,7 @@ def summarise_fit(log: Log, told: list[FitNews]) -> dict[str, Any]:
     }
 
 
-def _outcomes(log: Log, last: FitNews) -> dict[str, dict[str, Any]]:
+def _outcomes(log: Log, last: FitSummary) -> dict[str, dict[str, Any]]:
     """How good the learned reward, costs and end of episodes are, by name; means over seeds."""
     report = last.report.outcome
     if report is None:

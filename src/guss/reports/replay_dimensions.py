@@ -141,7 +141,7 @@ class DimPanels:
 
     def _broken(self, course: np.ndarray) -> np.ndarray:
         """No line to where the system was moved by hand."""
-        jumps = np.flatnonzero(~np.asarray(self.mine.use, bool)) + 1
+        jumps = np.flatnonzero(~np.asarray(self.mine.learnable, bool)) + 1
         course = course.copy()
         course[jumps[jumps < len(course)]] = np.nan
         return course

@@ -16,7 +16,6 @@ import numpy as np
 
 from guss.errors import GussError
 from guss.files import writing
-from guss.planners.elites import ElitePlanner
 from guss.reports.escapes import plot_text
 from guss.reports.replay_dimensions import DimPanels
 from guss.reports.style import new_canvas, plt, style_of
@@ -223,7 +222,7 @@ class ViewPanels:
         self.map = BehaviourMap(self.replay.task.grid, self.view)
         axes.set(xlim=self.map.extent[:2], ylim=self.map.extent[2:])
         axes.set(xlabel=self.map.labels[0], ylabel=self.map.labels[1])
-        kept = self.replay.loop is not None and isinstance(self.replay.loop.planner, ElitePlanner)
+        kept = self.replay.keeps_archive
         axes.set_title("archive: the best plan of each kind" if kept else "the best plan of each kind")
         bar = self.figure.colorbar(plt.cm.ScalarMappable(cmap="viridis"), ax=axes, shrink=0.7, ticks=[0, 1])
         bar.ax.set_yticklabels(["lowest", "highest"])

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from guss.envs import View
-from guss.planners.elites import ElitePlanner
 from guss.runs.replay import Replay, Scene
 from guss.runs.store import read_packed, write_packed
 from guss.runs.views import BehaviourMap
@@ -127,7 +126,7 @@ class Camera:
         """By what plans are laid out; None if nothing is planned."""
         if self.map is None:
             return None
-        kept = self.replay.loop is not None and isinstance(self.replay.loop.planner, ElitePlanner)
+        kept = self.replay.keeps_archive
         extent = [round(float(edge), 6) for edge in self.map.extent]
         return {"labels": list(self.map.labels), "extent": extent, "shape": list(self.map.shape), "kept": kept}
 

@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from guss.collect.datasets import Trace
+from guss.collect.datasets import Dataset
 from guss.envs import EnvSpec
 from guss.envs.lookup import find_env
-from guss.errors import GussError, UnknownNameError
+from guss.errors import GussError
 from guss.limits import MAX_SEEDS
-from guss.methods import BASELINES
-from guss.methods.base import Baseline
+from guss.methods import METHODS, RANDOM, check_method
 from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, checked_preset, settings_from
-from guss.planners import PLANNERS, checked_settings
 from guss.runs.store import digest_of
 from guss.validation import check_seconds, check_seed, convert, received
 
@@ -65,53 +63,24 @@ class RunConfig(AgentSettings):
             raise GussError(
                 "a learned model needs at least 1 random episode at the start, or logged data; got initial_episodes 0"
             )
-        if self.data is not None and self.baseline is not None:
+        if self.data is not None and self.is_policy:
             raise GussError(f"method {self.method!r} learns from its own episodes alone; logged data are for planners")
         if self.data is not None and not self.learns:
             raise GussError(f"method {self.method!r} with model {self.model!r} learns nothing, so data are of no use")
-        if self.baseline is not None and self.unknown_unsafe:
+        if self.is_policy and self.unknown_unsafe:
             raise GussError(f"unknown_unsafe is for methods that plan; {self.method!r} does not")
-        if self.baseline is not None and self.overlap:
+        if self.is_policy and self.overlap:
             raise GussError(f"--overlap is for methods that plan; {self.method!r} acts in no time")
-
-    def check_method(self) -> None:
-        """A planner or a baseline, with settings that it has."""
-        check_method(self.method)
-        if self.baseline is None:
-            super().check_method()
-        else:
-            checked_settings("baseline", self.method, self.baseline, self.planner)
 
     @property
     def folder(self) -> Path | None:
         """The same as a path."""
         return None if self.started_in is None else Path(self.started_in)
 
-    @property
-    def baseline(self) -> type[Baseline] | None:
-        """The baseline that it runs; None for planners."""
-        return BASELINES[self.method].item if self.method in BASELINES.names() else None
-
-    @property
-    def plans(self) -> bool:
-        """Whether the method plans: the random one and baselines do not."""
-        return self.baseline is None and super().plans
-
-    def is_random(self, episode: int, steps: int, episode_length: int) -> bool:
-        """Whether an episode's actions are random ones; `steps`: those of the seed that has fewest."""
-        if self.baseline is None:
-            return super().is_random(episode, steps, episode_length)
-        return self.baseline.random_first and self.begins(episode, steps, episode_length)
-
     def never_acts(self, episode_length: int) -> bool:
         """Whether all episodes of the run will have random actions, although its method could do better."""
         last = self.episodes - 1
-        acts = self.plans or self.baseline is not None
-        return acts and self.is_random(last, last * episode_length, episode_length)
-
-    def explores(self) -> str:
-        """How random actions follow each other."""
-        return self.explore if self.baseline is not None else super().explores()
+        return self.method != RANDOM and self.is_random(last, last * episode_length, episode_length)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; of logged data, and of what was added later, only where they are used."""
@@ -119,26 +88,19 @@ class RunConfig(AgentSettings):
         default = {"overlap": False, "episode_length": None, "without_cost": False, "step_timeout": 60.0}
         default |= {"env_process": False}
         silent += [name for name, value in default.items() if getattr(self, name) == value]
-        if self.baseline is not None:
+        if self.is_policy:
             silent += ["horizon", "budget"]
-            silent += [] if self.baseline.model_based else ["model", "net", "fit"]
-            silent += [] if self.baseline.random_first else ["initial_episodes", "initial_steps", "explore"]
+            silent += [] if self.method_class.model_based else ["model", "net", "fit"]
+            silent += [] if self.method_class.explores_first else ["initial_episodes", "initial_steps", "explore"]
         return {k: v for k, v in super().to_json().items() if k not in silent}
 
 
-def check_method(name: str) -> None:
-    """A planner or a baseline; others are told, with the nearest name."""
-    known = [*PLANNERS.names(), *BASELINES.names()]
-    if name not in known:
-        raise UnknownNameError("method", name, known)
-
-
 def preset_for(preset: dict[str, Any], method: str) -> dict[str, Any]:
-    """A preset as a baseline takes it: the baseline's own defaults, overridden by what the preset says of it.
+    """A preset as a policy takes it: the method's own defaults, overridden by what the preset says of it.
 
-    A margin that planning needs is none of a baseline's.
+    A margin that planning needs is none of a policy's.
     """
-    mine = {"planning_margin": 0.0} | BASELINES[method].item.defaults
+    mine = {"planning_margin": 0.0} | METHODS[method].item.defaults
     told = preset.get("baselines", {}).get(method, {})
     model = mine.get("model", {}) | convert(told.get("model", {}), dict[str, Any], f"preset.baselines.{method}.model")
     own = mine | told | ({"model": model} if model else {})
@@ -146,25 +108,25 @@ def preset_for(preset: dict[str, Any], method: str) -> dict[str, Any]:
 
 
 def config_from(
-    preset: Any, method: str, env: str, seeds: tuple[int, ...], data: Trace | None = None, **chosen: Any
+    preset: Any, method: str, env: str, seeds: tuple[int, ...], data: Dataset | None = None, **chosen: Any
 ) -> RunConfig:
     """The run of a method that a preset asks for; what is chosen otherwise, and not None, comes before it.
 
     `data`: logged transitions to start from. `planner`, `net`, `fit` among the chosen are tables of settings.
     """
-    check_method(method)  # raises on unknown names before anything else
+    check_method(method)  # before anything else
     preset = checked_preset(preset)
     for name in preset.get("baselines", {}):
-        BASELINES[name]  # raises on unknown names
+        METHODS[name]  # raises on unknown names
     how = {"episode_length": chosen.get("episode_length"), "without_cost": chosen.get("without_cost", False)}
     how |= {"process": chosen.get("env_process", False)}
     if "reward" in find_env(env, **how).make_task().unknown:
         preset = {"initial_episodes": UNKNOWN_EPISODES} | preset
-    if method in BASELINES.names():
+    if method in METHODS.names():
         preset = preset_for(preset, method)
     if data is not None:
         preset = {k: v for k, v in preset.items() if k != "initial_steps"} | {"initial_episodes": 0}
-        chosen = chosen | {"data": digest_of(data), "data_rows": len(data.obs)}
+        chosen = chosen | {"data": digest_of(data), "data_rows": data.num_rows}
     return settings_from(RunConfig, {"episodes": 50} | preset, method, env=env, seeds=seeds, **chosen)
 
 

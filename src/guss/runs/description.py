@@ -22,7 +22,7 @@ import numpy as np
 
 from guss.envs import ENVS, EnvSpec
 from guss.errors import GussError
-from guss.methods import BASELINES
+from guss.methods import METHODS
 from guss.models import MODELS
 from guss.planners import PLANNERS
 from guss.plugins import PLUGINS
@@ -115,9 +115,9 @@ def is_bundled(config: dict[str, Any]) -> bool:
 
 
 def _kind_of(method: str) -> MethodKind | None:
-    if method in BASELINES.names():
-        baseline = BASELINES[method].item
-        return MethodKind(plans=False, policy=True, safe=baseline.safe, model_based=baseline.model_based)
+    if method in METHODS.names():
+        cls = METHODS[method].item
+        return MethodKind(plans=cls.plans, policy=True, safe=cls.safe, model_based=cls.model_based)
     if method not in PLANNERS.names():
         return None
     judges = PLANNERS[method].item.judges
@@ -154,7 +154,7 @@ def facts_of(config: RunConfig, task: Task) -> dict[str, Any]:
             },
         },
         "method": {
-            "origin": (BASELINES if kind.policy else PLANNERS)[config.method].origin,
+            "origin": (METHODS if kind.policy else PLANNERS)[config.method].origin,
             **dataclasses.asdict(kind),
         },
         "plugins": list(dict.fromkeys(PLUGINS)),

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
+from guss import keys as streams
+from guss.collect.trajectories import EpisodeMetrics, episode_metrics
 from guss.errors import GussError
 from guss.runs.final_model import restore_learned
+from guss.runs.lifecycle import read_config
 from guss.runs.sources import warn_if_changed
-from guss.runs.store import per_episode, unsafe_by_cost
-from guss.runs.trainer import make_loop, read_config
-
-BEYOND_LEARNING = 2**21  # folded into a seed's key: no start of an evaluation was a start of the run
+from guss.runs.trainer import Trainer
 
 
 class Evaluation(NamedTuple):
@@ -34,29 +33,25 @@ def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] | None 
     if episodes < 1:
         raise GussError(f"evaluate at least 1 episode, got {episodes}")
     config = read_config(home)
-    loop = make_loop(config, alone=True)
+    trainer = Trainer(config, learning=False)
     warn_if_changed(home, config)
-    restore_learned(home, loop)
-    if not loop.ready:
+    restore_learned(home, trainer)
+    if not trainer.ready:
         raise GussError(f"{home} has learned nothing yet that could be evaluated")
-    starts = jax.vmap(lambda key: jax.random.fold_in(key, BEYOND_LEARNING))(loop.keys)
-    rewards, unsafe, steps, shares = [], [], [], []
-    for episode in range(episodes):
-        keys = jax.vmap(lambda key, number: jax.random.fold_in(key, number), (0, None))(starts, episode)
-        played = loop.play(BEYOND_LEARNING + episode, keys, random=False)
-        reward, share = per_episode(loop.task, played)
-        rewards.append(reward)
-        unsafe.append(100.0 * share)
-        steps.append(played.length)
-        shares.append(unsafe_by_cost(loop.task, played))
+    found: list[list[EpisodeMetrics]] = []
+    for number in range(episodes):
+        keys = streams.evaluations(trainer.keys, number)[:, None]
+        trajectory, _ = trainer.collect(keys, streams.EVALUATION + number, random=False, deployed=True)
+        found.append([mine[0] for mine in episode_metrics(trainer.task, trajectory)])
         if on_episode is not None:
-            on_episode(episode + 1)
-    names = [c.name for c in loop.task.constraints] if len(loop.task.constraints) > 1 else []
+            on_episode(number + 1)
+    names = [c.name for c in trainer.task.constraints] if len(trainer.task.constraints) > 1 else []
+    table = lambda measure: np.asarray([[measure(one) for one in row] for row in found]).T  # noqa: E731
     return Evaluation(
-        mean_reward=np.stack(rewards, axis=1),
-        unsafe_pct=np.stack(unsafe, axis=1),
-        steps=np.stack(steps, axis=1),
-        unsafe_by_cost={name: 100.0 * np.stack([each[name] for each in shares], axis=1) for name in names},
-        episode_length=loop.task.episode_length,
-        trained_episodes=loop.done,
+        mean_reward=table(lambda one: one.mean_reward),
+        unsafe_pct=table(lambda one: one.unsafe_pct),
+        steps=table(lambda one: one.steps),
+        unsafe_by_cost={name: table(lambda one, name=name: one.unsafe_pct_by_cost[name]) for name in names},
+        episode_length=trainer.task.episode_length,
+        trained_episodes=trainer.done,
     )

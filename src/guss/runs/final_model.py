@@ -12,16 +12,17 @@ from typing import Any
 
 import jax
 
-from guss.agent import Agent, Episode
-from guss.agent_file import check_learner, report_from
+from guss.agent import Agent
+from guss.agent_file import report_from
 from guss.checkpoint import Stored
 from guss.envs.lookup import as_maker
 from guss.errors import GussError, GussWarning, UnknownNameError
+from guss.history import Episode
 from guss.runs.config import RunConfig, spec_of_run
-from guss.runs.loop import Loop, check_done
+from guss.runs.lifecycle import final_models, newest_checkpoint, read_config
 from guss.runs.rows import read_episodes
 from guss.runs.sources import warn_if_changed
-from guss.runs.trainer import final_models, newest_checkpoint, read_config
+from guss.runs.trainer import Trainer, check_done
 from guss.task import Task
 from guss.validation import build
 
@@ -55,11 +56,11 @@ def learned_state(home: Path, config: RunConfig) -> tuple[Stored, bool]:
     return newest, True
 
 
-def restore_learned(home: Path, loop: Loop) -> None:
-    """Give a loop everything that its run has learned."""
-    stored, to_fit = learned_state(home, loop.config)
-    loop.restore(stored)
-    if to_fit and (fitted := loop.fit_final()) is not None and fitted.diverged:
+def restore_learned(home: Path, trainer: Trainer) -> None:
+    """Give a trainer everything that its run has learned."""
+    stored, to_fit = learned_state(home, trainer.config)
+    trainer.restore(stored)
+    if to_fit and (fitted := trainer.prepare_final()) is not None and fitted.diverged:
         warnings.warn(
             f"that fit diverged (seeds {fitted.diverged}): the models of the fit before are used",
             GussWarning,
@@ -71,7 +72,7 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
     """See `Agent.from_run`."""
     config = read_config(home)
     if not config.plans:
-        what = "random actions" if config.baseline is None else "a policy"
+        what = "a policy" if config.is_policy else "random actions"
         raise GussError(
             f"{home} is a run of {config.method!r}, which acts by {what}: an Agent plans with a learned model. "
             f"`guss eval {home}` evaluates what this run learned"
@@ -92,12 +93,11 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
     agent = Agent(system, task=task, seed=chosen, preset={}, **config.arguments() | planned)
     report = report_from(stored.meta.get("report"), (len(config.seeds),))
     mine = stored.row(row, len(config.seeds))
-    check_learner(mine, 1)
     own_report = None if report is None else jax.tree.map(lambda x: x[row], report)
-    agent.restore(mine, _history(home, chosen, done), own_report, -1 if to_fit else stored.meta["learner"]["filled"])
+    agent.restore(mine, _history(home, chosen, done), own_report)
     if to_fit:
         agent.fit()
-    elif config.learns and agent.learner.fits == 0:
+    elif not agent.method.ready(agent.state):
         raise GussError(f"{home} has learned nothing: its only fit diverged")
     return agent
 

@@ -13,23 +13,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from guss import keys as streams
 from guss.agent import Agent
-from guss.collect.datasets import Trace, pieces, read_trace
-from guss.collect.inputs import Checked
+from guss.collect.datasets import Dataset, read_trace, split_episodes
+from guss.collect.inputs import InputChecker
 from guss.constraint import Constraint
 from guss.errors import GussError
-from guss.methods.learner import Batch, Learner, diverged, divergence_error
+from guss.methods.factory import make_planning
+from guss.methods.planning import Planning, check_fit
 from guss.methods.settings import AgentSettings
 from guss.models.evaluation import FitReport
 from guss.models.unsafe_examples import Examples
 from guss.runs.config import spec_of_run
-from guss.runs.planning_loop import batch_of, capacity_of
+from guss.runs.lifecycle import read_config
 from guss.runs.rows import num_random, read_episodes
 from guss.runs.store import read_start, trace_path
-from guss.runs.trainer import read_config
+from guss.runs.trainer import capacity_of
 from guss.spaces import TINY
 from guss.task import Grid, Task
-from guss.types import ContinuousActions, Observations
+from guss.types import ContinuousActions, Observations, Trajectory
 
 
 class Log(NamedTuple):
@@ -37,21 +39,28 @@ class Log(NamedTuple):
 
     settings: AgentSettings
     system: Task  # as it was described
-    task: Task  # as plans see it
+    task: Task  # as the method sees it
     seeds: tuple[int, ...]
     capacity: int
-    before: Batch | None  # what was known before the first episode
-    episodes: list[Batch]
+    before: Trajectory | None  # what was known before the first episode
+    episodes: list[Trajectory]  # [S, 1, T, …] each
     num_random: int
     """Of them, how many at the start had random actions: a run fits nothing before they are over."""
 
     @property
     def keys(self) -> Array:
         """A random key per seed, as a run has."""
-        return jax.vmap(jax.random.key)(jnp.asarray(self.seeds, jnp.int32))
+        return streams.of_seeds(self.seeds)
+
+    def method(self) -> Planning:
+        """The method that learns from it."""
+        if not self.settings.learns:
+            name, model = self.settings.method, self.settings.model
+            raise GussError(f"method {name!r} with model {model!r} learns nothing from data")
+        return make_planning(self.settings, self.task, self.capacity)
 
 
-class FitNews(NamedTuple):
+class FitSummary(NamedTuple):
     """How good the models are after one fit; arrays have a leading axis S."""
 
     episodes: int  # learned from
@@ -66,89 +75,85 @@ def log_of_run(home: Path, episodes: int | None = None) -> Log:
     """The traces of a run, of its first `episodes` or of all that are finished."""
     config = read_config(home)
     system = spec_of_run(config).make_task()
-    task, planned = config.tasks(system)
+    task, planning_task = config.tasks(system)
     rows = read_episodes(home)
     done = min((sum(row["seed"] == seed for row in rows) for seed in config.seeds), default=0)
     wanted = done if episodes is None else episodes
     if not (config.data is None) <= wanted <= done:  # with logged data there is something to learn from before any
         raise GussError(f"{home} has {done} finished episodes, asked for {wanted}")
-    checked, start = Checked(task), read_start(home, config.data)
-    batches = []
+    checker, start = InputChecker(task), read_start(home, config.data)
+    found = []
     for episode in range(wanted):
-        each = [
-            _rows(checked, read_trace(trace_path(home, seed, episode)), task.episode_length) for seed in config.seeds
-        ]
-        batches.append(jax.tree.map(lambda *x: np.stack(x), *each))
-    before = None if start is None else batch_of(checked, start, len(config.seeds))
-    return Log(config, system, planned, config.seeds, capacity_of(config, task), before, batches, num_random(rows))
+        each = [_padded(checker.rows(read_trace(trace_path(home, seed, episode))), task) for seed in config.seeds]
+        found.append(jax.tree.map(lambda *x: np.stack(x)[:, None], *each))
+    before = None if start is None else checker.dataset(start, len(config.seeds))
+    size = capacity_of(config, task)
+    return Log(config, system, planning_task, config.seeds, size, before, found, num_random(rows))
 
 
-def log_of_files(trace: Trace, task: Task, settings: AgentSettings, seed: int) -> Log:
+def log_of_files(data: Dataset, task: Task, settings: AgentSettings, seed: int) -> Log:
     """Logged data from elsewhere, cut into episodes; all of them count, none is taken for random."""
-    system, (task, planned) = task, settings.tasks(task)
-    checked = Checked(task)
-    checked.batch(trace)  # tell what is wrong by the row of the whole
-    batches = [batch_of(checked, piece, 1) for piece in pieces(trace, task.episode_length)]
-    capacity = len(batches) * task.episode_length
+    system, (task, planning_task) = task, settings.tasks(task)
+    checker = InputChecker(task)
+    checker.rows(data)  # errors name the row of the whole
+    episodes = [checker.dataset(piece) for piece in split_episodes(data, task.episode_length)]
     settings = dataclasses.replace(settings, initial_episodes=0, initial_steps=None)
-    return Log(settings, system, planned, (seed,), capacity, None, batches, 0)
+    return Log(settings, system, planning_task, (seed,), len(episodes) * task.episode_length, None, episodes, 0)
 
 
-def _rows(checked: Checked, trace: Trace, length: int) -> Batch:
-    """An episode as a run holds it: as long as can be, what comes after its end not to be learned from."""
-    pad = lambda x: np.pad(x, [(0, length - len(x)), *[(0, 0)] * (x.ndim - 1)])  # noqa: E731
-    return jax.tree.map(pad, checked.batch(trace))
+def _padded(trajectory: Trajectory, task: Task) -> Trajectory:
+    """An episode [T, …] as a run holds it: as long as can be, what comes after its end not to be learned from."""
+    missing = task.episode_length - len(trajectory.obs)
+    return jax.tree.map(lambda x: np.pad(x, [(0, missing), *[(0, 0)] * (x.ndim - 1)]), trajectory)
 
 
 def fit_log(
-    log: Log, *, in_turn: bool, test: bool, on_fit: Callable[[FitNews], Any] | None = None
-) -> tuple[Learner, list[FitNews]]:
-    """Fit to all episodes, or with `test` to all but the last, which judges the models at the horizon.
+    log: Log, *, in_turn: bool, test: bool, on_fit: Callable[[FitSummary], Any] | None = None
+) -> tuple[Any, list[FitSummary]]:
+    """The state after all episodes, or with `test` after all but the last, which evaluates models at the horizon.
 
-    `in_turn`: after every episode, each fit going on from the one before, as a run does; the models are then those of
-    the run, bit for bit (same versions, machine type and threads).
+    `in_turn`: fit after every episode, each fit starting from the one before, as a run does; the models are then those
+    of the run, bit for bit (same versions, machine type and threads).
     """
-    if not log.settings.learns:
-        raise GussError(f"method {log.settings.method!r} with model {log.settings.model!r} learns nothing from data")
+    method = log.method()
     count = len(log.episodes) - test
     if count < 1 and log.before is None:
-        raise GussError("there is one episode only, and it was to be kept for judging; learn from it with --no-test")
-    learner = Learner(log.settings, log.task, log.keys, log.capacity)
+        raise GussError("there is one episode only, and it was to be kept for evaluation; learn from it with --no-test")
+    state = method.init_all(streams.derived(log.keys, streams.FIRST_STATE))
     if log.before is not None:
-        learner.add(log.before)
-    told = []
+        state, _ = method.update_all(state, log.before, streams.updates(log.keys, 0))
+    found: list[FitSummary] = []
     for number in range(count + 1):
-        if number > 0:
-            learner.add(log.episodes[number - 1])
-        if number == count or (in_turn and number >= log.num_random and learner.rows > 0):
-            told.append(_fit(log, learner, number))
+        rows = int(state.data.filled[0])
+        if number == count or (in_turn and number >= log.num_random and rows > 0):
+            state = _fit(log, method, state, number, found)
             if on_fit is not None:
-                on_fit(told[-1])
-    return learner, told
+                on_fit(found[-1])
+        if number < count:
+            state, _ = method.update_all(state, log.episodes[number], streams.updates(log.keys, number))
+    return state, found
 
 
-def _fit(log: Log, learner: Learner, number: int) -> FitNews:
-    """One fit, with the random key that a run has for its episode of that number."""
+def _fit(log: Log, method: Planning, state: Any, number: int, found: list[FitSummary]) -> Any:
+    """One fit, with the random key that a run has for its episode of that number, and how good it is."""
     started = time.perf_counter()
-    keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, number), 0))(log.keys)
-    report = learner.fit(keys)
-    assert report is not None
-    if (broken := diverged(report)).any():
-        raise divergence_error(number, [s for s, bad in zip(log.seeds, broken, strict=True) if bad])
-    ahead = learner.ahead(log.episodes[number]) if number < len(log.episodes) else None
-    report = jax.tree.map(np.asarray, report)
-    return FitNews(number, learner.rows, report, ahead, time.perf_counter() - started, learner.examples())
+    state, metrics = method.prepare(state, streams.fits(log.keys, number))
+    check_fit(metrics, number, log.seeds)
+    ahead = method.evaluate(state, log.episodes[number]) if number < len(log.episodes) else None
+    report = jax.tree.map(np.asarray, metrics["report"])
+    rows, seconds = int(state.data.filled[0]), time.perf_counter() - started
+    found.append(FitSummary(number, rows, report, ahead, seconds, metrics["examples"]))
+    return state
 
 
-def save_models(folder: Path, log: Log, learner: Learner, last: FitNews) -> list[Path]:
-    """An agent per seed, ready to act or to go on learning: `Agent.load(file, system)`."""
+def save_models(folder: Path, log: Log, state: Any, last: FitSummary) -> list[Path]:
+    """An agent per seed, ready to act or to continue learning: `Agent.load(file, system)`."""
     own = log.settings.arguments() | {"initial_episodes": 0, "initial_steps": None}
     files = []
     for i, seed in enumerate(log.seeds):
         agent = Agent(log.system, seed=seed, preset={}, **own)
-        mine = Learner(log.settings, log.task, log.keys[i : i + 1], log.capacity)
-        mine.restore(jax.tree.map(lambda x, i=i: x[i : i + 1], learner.state), learner.meta())
-        agent.adopt(mine, jax.tree.map(lambda x, i=i: x[i], last.report))
+        mine = lambda x, i=i: x[i : i + 1]  # noqa: E731
+        agent.adopt(jax.tree.map(mine, state), jax.tree.map(lambda x, i=i: x[i], last.report))
         files.append(folder / (f"seed{seed}.ckpt" if len(log.seeds) > 1 else "model.ckpt"))
         agent.save(files[-1])
     return files
@@ -167,15 +172,17 @@ def _nowhere(_: Any) -> Array:
     return jnp.zeros((1,))
 
 
-def _cost_names(trace: Trace) -> tuple[str, ...]:
-    if trace.cost is None or trace.cost_names is not None:
-        return trace.cost_names or ()
+def _cost_names(data: Dataset) -> tuple[str, ...]:
+    trace = data.trajectory
+    if trace.cost is None or data.cost_names is not None:
+        return data.cost_names or ()
     width = trace.cost.shape[1]
     return ("cost",) if width == 1 else tuple(f"cost {i}" for i in range(width))
 
 
-def task_of(trace: Trace) -> Task:
+def task_of(data: Dataset) -> Task:
     """What can be said of a system by its data alone: sizes and ranges. Enough for a model, not for planning."""
+    trace = data.trajectory
     action = np.asarray(trace.action, float).reshape(len(trace.action), -1)
     if not np.isfinite(action).all():
         row = int(np.argmin(np.isfinite(action).all(axis=1)))
@@ -184,18 +191,16 @@ def task_of(trace: Trace) -> Task:
     largest = np.maximum(np.abs(low), np.abs(high))
     still = high - low <= np.maximum(1e-6 * largest, 4 * TINY)  # one value up to rounding: any range around it will do
     room = np.where(still, np.maximum(largest, 1.0), 0.0)
-    length = max(len(piece.obs) for piece in pieces(trace, len(trace.obs)))
-    size, costs = trace.obs.shape[1], _cost_names(trace)
+    length = max(piece.num_rows for piece in split_episodes(data, data.num_rows))
+    size, costs = trace.obs.shape[1], _cost_names(data)
     return Task(
         name=UNKNOWN,
-        observations=Observations(low=(-np.inf,) * size, high=(np.inf,) * size, names=trace.obs_names),
-        actions=ContinuousActions(
-            tuple((low - room).tolist()), tuple((high + room).tolist()), names=trace.action_names
-        ),
+        observations=Observations(low=(-np.inf,) * size, high=(np.inf,) * size, names=data.obs_names),
+        actions=ContinuousActions(tuple((low - room).tolist()), tuple((high + room).tolist()), names=data.action_names),
         reward=None if trace.reward is not None else _nothing,
         constraints=[Constraint("none", _nothing)] if trace.cost is None else [Constraint(name) for name in costs],
         descriptor=_nowhere,
         grid=Grid(low=(0.0,), high=(1.0,), cells=(1,)),
-        episode_length=min(length, max(len(trace.obs) // 5, 1)) if len(trace.obs) == length else length,
+        episode_length=min(length, max(data.num_rows // 5, 1)) if data.num_rows == length else length,
         learns_end=bool(trace.terminated.any()),
     )

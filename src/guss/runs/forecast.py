@@ -35,10 +35,10 @@ def expected_seconds(config: RunConfig) -> np.ndarray:
     per_seed = np.full(config.episodes, steps * step)
     if config.plans:
         per_seed += np.where(random, 0.0, steps * (PLAN + PREDICTED_STEP * config.horizon * config.budget))
-    if config.learns or (config.baseline is not None and config.baseline.model_based):
+    if config.learns or (config.is_policy and config.method_class.model_based):
         per_seed += np.where(random, 0.0, FIT_STEP * _fit_steps(config, steps * episode))
-    if config.baseline is not None:
-        updates = config.planner.get("updates", getattr(config.baseline, "updates", None))
+    if config.is_policy:
+        updates = config.planner.get("updates", getattr(config.method_class, "updates", None))
         per_seed += steps * (ON_POLICY_STEP if updates is None else UPDATE * updates)
     return per_seed * len(config.seeds)
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from guss.collect.datasets import read_trace
+from guss.collect.datasets import read_episode
 from guss.errors import GussError
-from guss.runs.loop import Loop
 from guss.runs.store import trace_path
+from guss.runs.trainer import Trainer
 
 RECORDS = ("episodes.jsonl", "timings.jsonl")
 Place = tuple[int, ...]
@@ -35,21 +35,21 @@ class Tally:
         return {"bytes": self.size, "sha256": self._digest.hexdigest()}
 
 
-def kept_records(home: Path, loop: Loop, meta: dict[str, Any]) -> dict[str, bytes]:
+def kept_records(home: Path, trainer: Trainer, meta: dict[str, Any]) -> dict[str, bytes]:
     """The part of each record file that belongs to a checkpoint with this `meta`; later lines are left out.
 
     Raises GussError if a line or a trace of its episodes is missing, repeated, out of order, unreadable or altered.
     """
     done, sums = meta["done"], meta.get("records", {})  # older checkpoints have no sums
-    if not 0 <= done <= loop.config.episodes:
-        raise GussError(f"a run of {loop.config.episodes} episodes has no checkpoint after {done}")
+    if not 0 <= done <= trainer.config.episodes:
+        raise GussError(f"a run of {trainer.config.episodes} episodes has no checkpoint after {done}")
     places: dict[str, list[Place]] = {
-        "episodes.jsonl": [(e, seed) for e in range(done) for seed in loop.config.seeds],
-        "timings.jsonl": [(e,) for e in range(0, done, loop.at_once)],
+        "episodes.jsonl": [(e, seed) for e in range(done) for seed in trainer.config.seeds],
+        "timings.jsonl": [(e,) for e in range(0, done, trainer.num_envs)],
     }
     kept = {name: _kept(home / name, places[name], sums.get(name)) for name in RECORDS}
     rows = [json.loads(line) for line in kept["episodes.jsonl"].splitlines()]
-    _check_traces(home, [row for row in rows if loop.every_trace or row["episode"] % loop.at_once == 0])
+    _check_traces(home, [row for row in rows if trainer.method.stores_all or row["episode"] % trainer.num_envs == 0])
     return kept
 
 
@@ -100,7 +100,7 @@ def _check_traces(home: Path, rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         path = trace_path(home, row["seed"], row["episode"])
         try:
-            steps = len(read_trace(path).obs) if path.exists() else None
+            steps = len(read_episode(path).obs) if path.exists() else None
         except GussError as error:
             problems.append(str(error))
             continue

@@ -20,10 +20,10 @@ from guss.runs import animation, state_maps
 from guss.runs.config import RunConfig
 from guss.runs.description import is_bundled, read_stored
 from guss.runs.extension import same_settings
+from guss.runs.lifecycle import checkpoint_path, read_config
 from guss.runs.paths import KEY as STARTED_IN
 from guss.runs.rows import num_random, raw_episodes, raw_timings, read_episodes
 from guss.runs.store import json_bytes, packed_bytes, trace_path, write_packed
-from guss.runs.trainer import checkpoint_path, read_config
 from guss.usercode import no_user_code
 
 
@@ -160,7 +160,7 @@ def _film(
     if not traced:
         return None, "no film: it has no traces"
     random = traced[-1] < first
-    needs_model = config.baseline is None and config.learns and not random
+    needs_model = config.learns and not random
     ready = [e for e in traced if (e < first) == random]
     if needs_model:
         ready = [e for e in ready if checkpoint_path(home, e + 1).exists()]

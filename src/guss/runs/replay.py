@@ -16,21 +16,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from guss.collect.datasets import read_trace
-from guss.collect.host import plan_all
+from guss import keys as streams
+from guss.collect.datasets import read_episode
+from guss.collect.host import begin_all
 from guss.collect.inputs import with_names
+from guss.collect.trajectories import unsafe_steps
 from guss.errors import GussError, UnknownNameError
+from guss.methods.planning import plan_all
+from guss.planners.elites import ElitePlanner
 from guss.planners.engine import Diagnostics, Monitor, Plan
 from guss.runs.config import spec_of_run
 from guss.runs.description import read_stored
-from guss.runs.fit import FitNews, fit_log, log_of_run
-from guss.runs.planning_loop import PlanningLoop
+from guss.runs.fit import FitSummary, fit_log, log_of_run
+from guss.runs.lifecycle import checkpoint_after, read_config
 from guss.runs.rows import read_episodes
 from guss.runs.sources import warn_if_changed
-from guss.runs.store import trace_path, unsafe_steps
-from guss.runs.trainer import checkpoint_after, read_config
+from guss.runs.store import trace_path
+from guss.runs.trainer import Trainer
 from guss.runs.views import plain_view
-from guss.types import Model, Planner, Rollout, Scores
+from guss.types import Planner, Rollout, Scores
 
 
 class Looked(NamedTuple):
@@ -101,10 +105,10 @@ class Replay:
     """A stored episode of one seed; `scenes()` goes through it."""
 
     def __init__(
-        self, home: Path, episode: int | None, seed: int | None, on_fit: Callable[[FitNews], Any] | None = None
+        self, home: Path, episode: int | None, seed: int | None, on_fit: Callable[[FitSummary], Any] | None = None
     ) -> None:
         self.config = read_config(home)
-        self.loop = PlanningLoop(self.config) if self.config.baseline is None else None
+        self.trainer = Trainer(self.config) if self.config.plans else None
         """What planned; None for a policy, which does not."""
         spec = spec_of_run(self.config)
         warn_if_changed(home, self.config)
@@ -128,19 +132,25 @@ class Replay:
                 f"episode {self.episode} of {home} was not kept step by step: of those that are played at once, the "
                 f"first is, as episode {near}"
             )
-        self.traces = [read_trace(trace_path(home, each, self.episode)) for each in seeds]
+        self.traces = [read_episode(trace_path(home, each, self.episode)) for each in seeds]
         self.plain = spec.view is None
         """Whether the environment does not say how it is shown: then it is by its dimensions."""
         self.view = spec.view or plain_view(self.task, self.traces)
         self.random = lines[self.episode]["phase"] == "random"
-        self.models: Model | None = self._models(home, on_fit) if self.thinks else None
+        self.state: Any = self._state(home, on_fit) if self.thinks else ()
         self.thought, self.alike = 0, 0
         """Steps planned again so far, and those of them whose action was chosen again."""
 
     @property
     def thinks(self) -> bool:
         """Whether there are plans to show."""
-        return not self.random and self.loop is not None
+        return not self.random and self.trainer is not None
+
+    @property
+    def keeps_archive(self) -> bool:
+        """Whether the planner keeps the best plan of each kind of behaviour."""
+        planner = getattr(getattr(self.trainer, "method", None), "planner", None)
+        return isinstance(planner, ElitePlanner)
 
     def verdict(self) -> str:
         """Whether the plans shown are those of the run."""
@@ -158,24 +168,23 @@ class Replay:
     def __len__(self) -> int:
         return len(self.traces[self.row].obs)
 
-    def _models(self, home: Path, on_fit: Callable[[FitNews], Any] | None) -> Model:
-        """The models that planned this episode: of the checkpoint after it, or fitted again as the run did."""
-        assert self.loop is not None
-        learner = self.loop.learner
-        if not learner.per_seed:
-            return learner.models
+    def _state(self, home: Path, on_fit: Callable[[FitSummary], Any] | None) -> Any:
+        """The state that planned this episode: of the checkpoint after it, or fitted again as the run did."""
+        assert self.trainer is not None
+        if not self.config.learns:
+            return self.trainer.state
         stored = checkpoint_after(home, self.episode + 1)
         if stored is not None:
-            self.loop.restore(stored)
-            return learner.models
+            self.trainer.restore(stored)
+            return self.trainer.state
         log = log_of_run(home, self.episode)
-        return fit_log(log, in_turn=self.config.fit.warm_start, test=False, on_fit=on_fit)[0].models
+        return fit_log(log, in_turn=self.config.fit.warm_start, test=False, on_fit=on_fit)[0]
 
     def scenes(self) -> Iterator[Scene]:
         """Step by step."""
         mine = self.traces[self.row]
         assert mine.reward is not None
-        unsafe = unsafe_steps(self.task, mine)
+        unsafe = unsafe_steps(self.task, mine.cost)
         thoughts = self._thoughts() if self.thinks else iter(())
         for t in range(len(self)):
             thought = next(thoughts, None)
@@ -189,22 +198,22 @@ class Replay:
                 reward=float(mine.reward[t]),
                 unsafe=bool(unsafe[t]),
                 next_obs=mine.next_obs[t],
-                jumped=not mine.use[t],
+                jumped=not mine.learnable[t],
                 thought=thought,
             )
 
     def _thoughts(self) -> Iterator[Thought]:
         """The plans of all seeds at once, as the run made them, in the states that were met."""
-        assert self.loop is not None
-        loop, task = self.loop, self.loop.planned
-        planner: Planner = loop.planner
-        fan = Fan(sum(planner.schedule(planner.budget)), planner.horizon, task.observations.size)
-        keys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, self.episode))[1])(loop.keys)
-        memory = jax.tree.map(lambda x: jnp.stack([x] * len(self.traces)), planner.first_memory())
-        per_seed = loop.learner.per_seed
+        assert self.trainer is not None
+        method: Any = self.trainer.method
+        planner: Planner = method.planner
+        fan = Fan(sum(planner.schedule(planner.budget)), planner.horizon, self.task.observations.size)
+        state = method.acting(self.state)
+        keys, memory = begin_all(method, state, streams.episodes(self.trainer.keys, self.episode, 1))
+        keys, memory = jax.tree.map(lambda x: x[:, 0], (keys, memory))
         for t in range(len(self)):
             obs = jnp.asarray(np.stack([trace.obs[min(t, len(trace.obs) - 1)] for trace in self.traces]))
-            plans = plan_all(planner, self.models, task, obs, keys, memory, np.int32(t), per_seed, fan)
+            plans = plan_all(method, state, memory, obs, keys, np.int32(t), fan)
             memory = plans.memory
             plan: Plan = jax.tree.map(lambda x: x[self.row], jax.device_get(plans._replace(memory=())))
             yield Thought(

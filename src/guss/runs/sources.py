@@ -1,6 +1,6 @@
 """Which user code decides a run, by checksum: a later use of the run warns when that code has changed.
 
-Covered are the modules that define the environment, the planner or baseline, and the model, as far as they are neither
+Covered are the modules that define the environment, the planner or method, and the model, as far as they are neither
 part of guss nor of Gymnasium, and the modules that those import from the same folder or package. Data files and
 installed dependencies are not covered.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 import gymnasium
 
 from guss.errors import GussWarning
-from guss.methods import BASELINES
+from guss.methods import METHODS
 from guss.models import MODELS
 from guss.planners import PLANNERS
 from guss.plugins import load_module
@@ -30,7 +30,7 @@ OURS = ("guss", "gymnasium")
 
 def source_digests(config: RunConfig) -> dict[str, dict[str, str]]:
     """SHA-256 of every file that defines the environment, the method or the model, by its name within its folder."""
-    methods = PLANNERS if config.baseline is None else BASELINES
+    methods = METHODS if config.is_policy else PLANNERS
     modules = {
         "environment": _environment(config),
         "method": methods[config.method].origin,

@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from guss.collect.datasets import Trace, read_trace
+from guss.collect.datasets import read_episode
 from guss.envs import StateMap, View
 from guss.errors import GussError
 from guss.runs.description import StoredRun, bundled_env, read_stored, soft_constraints
 from guss.runs.rows import read_episodes
 from guss.runs.store import read_packed, trace_path, write_packed
 from guss.runs.views import plain_map
+from guss.types import Trajectory
 
 NAME, SCHEMA = "maps.json.gz", 1
 FIELDS = ("labels", "limits", "cells", "unsafe_zone", "visited", "unsafe", "covered", "seeds", "episodes", "numbers")
@@ -152,7 +153,7 @@ def shared_plane(homes: Sequence[Path]) -> StateMap | None:
     return plain_map(np.stack(edges), names) if edges and len({len(edge) for edge in edges}) == 1 else None
 
 
-def _unsafe(home: Path, trace: Trace, soft: np.ndarray) -> np.ndarray:
+def _unsafe(home: Path, trace: Trajectory, soft: np.ndarray) -> np.ndarray:
     """Where any soft constraint is violated, [T]."""
     cost = np.zeros((len(trace.obs), 0)) if trace.cost is None else np.asarray(trace.cost)
     if cost.shape[-1] != len(soft):
@@ -170,14 +171,14 @@ def cells_of(plane: StateMap, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return index[:, 0] * cells[1] + index[:, 1], inside
 
 
-def _read_traces(home: Path, seeds: tuple[int, ...]) -> dict[int, list[Trace]]:
+def _read_traces(home: Path, seeds: tuple[int, ...]) -> dict[int, list[Trajectory]]:
     """By episode, of every seed: those that are finished and were kept step by step."""
     done = {(row["seed"], row["episode"]) for row in read_episodes(home)}
     found = {}
     for episode in sorted({episode for _, episode in done}):
         paths = [trace_path(home, seed, episode) for seed in seeds if (seed, episode) in done]
         if len(paths) == len(seeds) and all(path.exists() for path in paths):
-            found[episode] = [read_trace(path) for path in paths]
+            found[episode] = [read_episode(path) for path in paths]
     return found
 
 

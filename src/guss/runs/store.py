@@ -23,18 +23,20 @@ import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from guss.checkpoint import write_atomically
-from guss.collect.datasets import Trace, read_trace, write_trace
-from guss.collect.host import Played
+from guss.collect.datasets import Dataset, read_trace, trace_columns, write_trace
+from guss.collect.trajectories import EpisodeMetrics
+from guss.collect.trajectories import episode as episode_of
 from guss.errors import GussError
 from guss.files import file_error
 from guss.limits import MAX_PACKED, read_gzip
-from guss.task import Task
-from guss.types import Transition
+
+if TYPE_CHECKING:
+    from guss.runs.trainer import Iteration, Trainer
 
 SCHEMA = 1
 
@@ -156,18 +158,20 @@ def trace_path(home: Path, seed: int, episode: int) -> Path:
     return home / "traces" / f"seed{seed}-ep{episode}.npz"
 
 
-def digest_of(data: Trace) -> str:
+def digest_of(data: Dataset) -> str:
     """Tells logged data apart, whatever file they came from."""
     digest = hashlib.sha256()
-    told = [part for part in (data.reward, data.cost) if part is not None]
-    for part in (data.obs, data.action, data.next_obs, data.use, *told):
+    rows = data.trajectory
+    for part in (rows.obs, rows.action, rows.next_obs, rows.learnable, rows.reward, rows.cost):
+        if part is None:
+            continue
         digest.update(f"{part.dtype}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
     if data.cost_names is not None:
         digest.update("\n".join(data.cost_names).encode())
     return digest.hexdigest()
 
 
-def write_start(home: Path, data: Trace | None) -> None:
+def write_start(home: Path, data: Dataset | None) -> None:
     """Keep the logged data that a run starts from with it."""
     if data is None:
         (home / "data.npz").unlink(missing_ok=True)
@@ -175,7 +179,7 @@ def write_start(home: Path, data: Trace | None) -> None:
         write_trace(home / "data.npz", data)
 
 
-def read_start(home: Path, digest: str | None) -> Trace | None:
+def read_start(home: Path, digest: str | None) -> Dataset | None:
     """The logged data that a run started from; None if it had none."""
     if digest is None:
         return None
@@ -185,82 +189,41 @@ def read_start(home: Path, digest: str | None) -> Trace | None:
     return data
 
 
-def unsafe_steps(task: Task, moves: Transition | Trace) -> np.ndarray:
-    """Where any soft constraint is violated, whatever its bound: [T, S], or [T] of a trace."""
-    soft = np.asarray(task.soft, bool)
-    return np.any(np.asarray(moves.cost)[..., soft] > 0, axis=-1)
-
-
-def per_episode(task: Task, played: Played) -> tuple[np.ndarray, np.ndarray]:
-    """Mean reward and share of unsafe steps of every seed's episode, [S]."""
-    unsafe, reward = unsafe_steps(task, played.moves), np.asarray(played.moves.reward)
-    each = [(reward[:count, i], unsafe[:count, i]) for i, count in enumerate(played.length)]
-    means = [(r.mean(dtype=np.float64), u.mean()) for r, u in each]
-    rewards, shares = np.asarray(means).T
-    return rewards, shares
-
-
-def unsafe_by_cost(task: Task, played: Played) -> dict[str, np.ndarray]:
-    """Share of steps that violate each constraint in every seed's episode, [S]."""
-    cost = np.asarray(played.moves.cost) > 0
-    share = lambda k: np.asarray([cost[:n, i, k].mean() for i, n in enumerate(played.length)])  # noqa: E731
-    return {c.name: share(k) for k, c in enumerate(task.constraints)}
-
-
-def store_episodes(
-    home: Path,
-    seeds: tuple[int, ...],
-    task: Task,
-    first: int,
-    phase: str,
-    episodes: Sequence[Played],
-    timing: dict[str, Any],
-    steps_before: np.ndarray,
-    every_trace: bool = True,
-) -> list[dict[str, Any]]:
+def store_iteration(home: Path, trainer: Trainer, first: int, found: Iteration) -> list[dict[str, Any]]:
     """Episodes of every seed, numbered from `first`: their traces, then their lines, which are returned.
 
-    `steps_before`: real steps of each seed until then. Without `every_trace` only the first is kept step by step.
+    Without `Method.stores_all` only the first is kept step by step.
     """
-    rows, total = [], np.array(steps_before)
-    for number, played in enumerate(episodes, first):
-        total += played.length
+    seeds, trajectory = trainer.config.seeds, found.trajectory
+    rows = []
+    total = trainer.steps - [sum(one.steps for one in mine) for mine in found.metrics]
+    for number in range(trajectory.valid.shape[1]):
         for i, seed in enumerate(seeds):
-            if every_trace or number == first:
-                write_atomically(trace_path(home, seed, number), _trace_bytes(played, i))
-            rows.append({"seed": seed, "episode": number, "phase": phase, **_figures(task, played, i, int(total[i]))})
+            if trainer.method.stores_all or number == 0:
+                columns, buffer = trace_columns(episode_of(trajectory, i, number)), io.BytesIO()
+                np.savez_compressed(buffer, **columns)  # type: ignore[arg-type]
+                write_atomically(trace_path(home, seed, first + number), buffer.getvalue())
+            metrics, status = found.metrics[i][number], found.failures.get((i, number), "ok")
+            total[i] += metrics.steps
+            about = {"seed": seed, "episode": first + number, "phase": found.summary.phase}
+            rows.append(about | _figures(metrics, status, int(total[i])))
     append_lines(home / "episodes.jsonl", rows)
-    append_lines(home / "timings.jsonl", [timing])
+    append_lines(home / "timings.jsonl", [found.timing])
     return rows
 
 
-def _trace_bytes(played: Played, row: int) -> bytes:
-    steps = int(played.length[row])
-    mine = {name: np.asarray(value)[:steps, row] for name, value in played.moves._asdict().items()}
-    last = np.arange(steps) == steps - 1
-    ended = np.asarray(played.terminated, bool)[row]
-    used = np.asarray(played.use, bool)[:steps, row]
-    flags = {"terminated": last & ended, "truncated": last & ~ended, "skip": ~used}
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **mine, **flags)  # type: ignore[arg-type]
-    return buffer.getvalue()
-
-
-def _figures(task: Task, played: Played, row: int, total_steps: int) -> dict[str, Any]:
-    """An episode of one seed as its line tells it."""
-    steps = int(played.length[row])
-    reward, cost = (np.asarray(x)[:steps, row] for x in (played.moves.reward, played.moves.cost))
-    unsafe = unsafe_steps(task, played.moves)[:steps, row]
-    shares = {name: 100.0 * float(share[row]) for name, share in unsafe_by_cost(task, played).items()}
+def _figures(metrics: EpisodeMetrics, status: str, total_steps: int) -> dict[str, Any]:
+    """The measures of an episode, as its line has them."""
+    shares = metrics.unsafe_pct_by_cost
     return {
-        "steps": steps,
+        "steps": metrics.steps,
         "total_steps": total_steps,
-        "return": float(reward.sum(dtype=np.float64)),
-        "mean_reward": float(reward.mean(dtype=np.float64)),
-        "unsafe_steps": int(unsafe.sum()),
-        "unsafe_pct": 100.0 * float(unsafe.mean()),
+        "return": metrics.episode_return,
+        "mean_reward": metrics.mean_reward,
+        "unsafe_steps": metrics.unsafe_steps,
+        "unsafe_pct": metrics.unsafe_pct,
         **({"unsafe_pct_by_cost": shares} if len(shares) > 1 else {}),
-        "costs": {c.name: float(cost[:, k].sum()) for k, c in enumerate(task.constraints)},
-        "hard_stop": bool(played.stopped[row]),
-        "status": played.status[row],
+        "costs": metrics.costs,
+        "hard_stop": metrics.hard_stop,
+        "status": status,
     }

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from guss.errors import GussError
+from guss.progress import EpisodeSummary
 from guss.runs.config import RunConfig
 from guss.runs.forecast import COMPILE, expected_seconds
-from guss.runs.loop import EpisodeNews, FinalFit
+from guss.runs.lifecycle import FINAL, episodes_kept, resume_run, run_one
 from guss.runs.rows import read_timings
 from guss.runs.store import run_folder
-from guss.runs.trainer import FINAL, episodes_kept, resume_run, run_one
+from guss.runs.trainer import FinalFit
 
 ENOUGH = 60.0
 """Expected seconds after which what was measured weighs as much as the guess: short runs are mostly overhead."""
@@ -35,7 +36,7 @@ class Job:
         """Episodes that are kept."""
         self.seconds = 0.0
         """What they took, without compiling."""
-        self.news: EpisodeNews | None = None
+        self.news: EpisodeSummary | None = None
         """Of the last of them, if it was played just now."""
         self.troubles: list[str] = []
         """Why it is not finished, or what could not be made of it."""
@@ -87,7 +88,7 @@ class Job:
         own = (self.seconds + ENOUGH * pace) / (played + ENOUGH)
         return own * float(self.expected[self.done :].sum()) + pace * COMPILE * (self.news is None)
 
-    def tell(self, news: EpisodeNews) -> None:
+    def tell(self, news: EpisodeSummary) -> None:
         """Episodes of it are over."""
         self.done, self.news = news.episode + 1, news
         self.seconds += news.seconds_fit + news.seconds_plan - news.seconds_compile
@@ -154,7 +155,7 @@ class Batch:
 def _finish(job: Job, origin: dict[str, Any], watcher: Watcher, extras: Extras) -> None:
     """One run to its end."""
 
-    def tell(news: EpisodeNews) -> None:
+    def tell(news: EpisodeSummary) -> None:
         job.tell(news)
         watcher.episode(job)
 
@@ -178,7 +179,7 @@ def _finish(job: Job, origin: dict[str, Any], watcher: Watcher, extras: Extras) 
     watcher.end(job)
 
 
-def _go_on(job: Job, origin: dict[str, Any], tell: Callable[[EpisodeNews], Any], watcher: Watcher) -> None:
+def _go_on(job: Job, origin: dict[str, Any], tell: Callable[[EpisodeSummary], Any], watcher: Watcher) -> None:
     """Begin it or go on with it."""
 
     def final(fitted: FinalFit | None) -> None:

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 
 from guss.envs import make_task
 from guss.errors import GussError, UnknownNameError
-from guss.methods import BASELINES
+from guss.methods import RANDOM, check_method, method_class
 from guss.plugins import load_preset
-from guss.runs.config import RunConfig, check_method, config_from, seeds_from
+from guss.runs.config import RunConfig, config_from, seeds_from
 
 ENVIRONMENTS = ("safe-pendulum", "safe-acrobot", "safe-car-goal")
 METHODS = ("guss", "s-rs", "safe-mbpo", "rcem", "rs", "cem", "cpo", "ppo-lagrangian", "random")
@@ -38,11 +38,11 @@ def table1_runs(
     for env in dict.fromkeys(envs):
         settings, task = load_preset(env + PRESETS[preset]), make_task(env)
         for method in dict.fromkeys(methods):
-            baseline = BASELINES[method].item if method in BASELINES.names() else None
-            if baseline is not None and baseline.continuous_only and task.actions.dtype != jnp.float32:
+            cls = method_class(method)
+            if getattr(cls, "continuous_only", False) and task.actions.dtype != jnp.float32:
                 left_out.append(f"{method} on {env}: it is for continuous actions, and these are discrete")
                 continue
-            chosen = None if baseline is not None and not baseline.model_based else episodes
+            chosen = episodes if cls.model_based or method == RANDOM else None
             runs.append(config_from(settings, method, env, seeds, episodes=chosen))
     if not runs:
         raise GussError(f"nothing to run. {'; '.join(left_out)}; ppo-lagrangian and cpo take both")

@@ -22,12 +22,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
+from guss import keys as streams
 from guss.checkpoint import write_atomically
-from guss.collect.compiled import run_episodes
 from guss.envs.toy import CELLS, PAPER_LAYOUT, ToyLayout, toy_task
 from guss.errors import GussError
 from guss.files import check_folder, writing
 from guss.limits import MAX_DATA, read_npz, reading
+from guss.methods.planning import run_episodes
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.planners.engine import Monitor
@@ -118,10 +119,10 @@ def run_method(config: ToyConfig, method: str, on_step: Callable[[int], Any] | N
     """One method, all seeds at once; arrays [T, S, …]."""
     task = toy_task(config.layout)
     planner = toy_planner(config, method)
-    keys = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), 0))(jnp.asarray(config.seeds, jnp.int32))
+    keys = streams.derived(streams.of_seeds(config.seeds), 0)
     started = time.perf_counter()
     with CompileClock() as clock:
-        episodes = run_episodes(
+        found = run_episodes(
             planner,
             Oracle.of(task),
             task,
@@ -133,19 +134,19 @@ def run_method(config: ToyConfig, method: str, on_step: Callable[[int], Any] | N
         )
     seconds = time.perf_counter() - started
     safe = safe_cells(config.layout)
-    visited = np.asarray(episodes.seen)
-    moves = episodes.transition
+    found = jax.tree.map(lambda x: np.swapaxes(np.asarray(x)[:, 0], 0, 1), found)  # [T, S, …]
+    visited, diagnostics = found.aux.monitored, found.aux.diagnostics
     return {
-        "position": np.concatenate([np.asarray(moves.obs[:1]), np.asarray(moves.next_obs)]),  # [T + 1, S, 2]
-        "reward": np.asarray(moves.reward),
-        "cost": np.asarray(moves.cost).sum(-1),
-        "safe_plan_share": np.asarray(episodes.diagnostics.safe_share),
+        "position": np.concatenate([found.obs[:1], found.next_obs]),  # [T + 1, S, 2]
+        "reward": found.reward,
+        "cost": found.cost.sum(-1),
+        "safe_plan_share": diagnostics.safe_share,
         # "Total amount of the safe space explored" (Fig. 2c): by all steps so far, and by each step's plans alone.
         "coverage": (np.logical_or.accumulate(visited, axis=0) & safe).sum(-1) / safe.sum(),
         "coverage_of_step": (visited & safe).sum(-1) / safe.sum(),
-        "evaluated": np.asarray(episodes.diagnostics.evaluated),
-        "occupancy": np.asarray(episodes.diagnostics.occupancy),
-        "fallback": np.asarray(episodes.diagnostics.fallback),
+        "evaluated": diagnostics.evaluated,
+        "occupancy": diagnostics.occupancy,
+        "fallback": diagnostics.fallback,
         "seconds": np.asarray(seconds),
         "compile_seconds": np.asarray(clock.seconds),
     }

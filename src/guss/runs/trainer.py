@@ -1,315 +1,341 @@
-"""Run to the end, whatever comes between: records, checkpoints, resuming."""
+"""The loop of every run, whatever its method: prepare → collect episodes of all seeds → update."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import re
-import shutil
-import warnings
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from guss import checkpoint
-from guss.agent_file import RUN_META, report_numbers
-from guss.checkpoint import Stored, sync_folder, write_atomically
-from guss.collect.datasets import Trace
-from guss.errors import GussError, GussWarning
-from guss.files import check_folder, writing
-from guss.methods.settings import settings_from_json
-from guss.runs.config import RunConfig
-from guss.runs.description import KEY, facts_of, read_stored
-from guss.runs.extension import Extension
-from guss.runs.integrity import RECORDS, Tally, kept_records
-from guss.runs.lock import locked
-from guss.runs.loggers import check_writers, open_writers
-from guss.runs.loop import EpisodeNews, FinalFit, Loop, OnStage
-from guss.runs.paths import load_plugins_of, place_of
-from guss.runs.planning_loop import PlanningLoop
-from guss.runs.policy_loop import PolicyLoop
-from guss.runs.rows import read_episodes
-from guss.runs.sources import source_digests, warn_if_changed
-from guss.runs.state_maps import keep_maps
-from guss.runs.store import (
-    SCHEMA,
-    digest_of,
-    read_start,
-    run_folder,
-    store_episodes,
-    write_json,
-    write_start,
-)
-from guss.usercode import user_code_allowed
+import jax
+import numpy as np
+from jaxtyping import Array, Key
 
-FINAL = "final.ckpt"
-"""The models fitted to all episodes of a finished run; everything else of its state is in the last checkpoint."""
-DERIVED = ("maps.json.gz", "film.json.gz", "eval.json")
-"""What is made of a run's records, and has to be made again after more episodes."""
-PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
-OnEpisode = Callable[[EpisodeNews], Any] | None
+from guss import keys as streams
+from guss.checkpoint import Stored
+from guss.collect.compiled import EPISODES, CompiledCollector
+from guss.collect.datasets import Dataset
+from guss.collect.host import Failures, HostCollector
+from guss.collect.inputs import InputChecker, with_names
+from guss.collect.trajectories import EpisodeMetrics, check_finite, episode_metrics
+from guss.compilation import Ahead, begin_programs
+from guss.envs import EnvSpec
+from guss.errors import GussError
+from guss.methods import RANDOM
+from guss.methods.factory import make_method
+from guss.methods.planning import EVALUATION, check_fit, diverged, error_record
+from guss.methods.signature import check_signature, signature, stored_signature
+from guss.methods.stored_state import restore_state
+from guss.models.evaluation import FitReport, plain
+from guss.models.training import check_buffer
+from guss.models.unsafe_examples import Knowledge
+from guss.progress import EpisodeSummary
+from guss.runs.compile_clock import CompileClock
+from guss.runs.config import RunConfig, spec_of_run
+from guss.runs.extension import same_run, stopped_at_target
+from guss.task import Task
+from guss.types import Trajectory
+
 OnStep = Callable[[int], Any] | None
-OnFinal = Callable[[FinalFit | None], Any] | None
-"""Called with None when the fit after the last episode begins, and with its outcome when it is over."""
+OnStage = Callable[[str], Any] | None
 
 
-def make_loop(config: RunConfig, data: Trace | None = None, *, alone: bool = False) -> Loop:
-    """What a run does, by its method. `alone`: nothing is to be learned, so one episode of a seed at a time."""
-    return PlanningLoop(config, data) if config.baseline is None else PolicyLoop(config, alone)
+class FinalFit(NamedTuple):
+    """The fit after the last episode."""
+
+    report: FitReport | None
+    """None if it diverged: the models are those of the fit before."""
+    diverged: list[int]
+    """The seeds for which it did."""
+    seconds: float
 
 
-def run_one(
-    config: RunConfig,
-    out: Path,
-    origin: dict[str, Any],
-    on_episode: OnEpisode = None,
-    *,
-    on_step: OnStep = None,
-    on_final: OnFinal = None,
-    on_stage: OnStage = None,
-    overwrite: bool = False,
-    data: Trace | None = None,
-    logs: Sequence[str] = (),
-) -> Path:
-    """Run it and store its records; returns the run's folder. What is there already is only lost by `overwrite`.
+class Iteration(NamedTuple):
+    """`num_envs` episodes of every seed."""
 
-    `data`: the logged transitions to start from, those whose digest the config names. `logs`: where curves go while it
-    runs, such as "tensorboard".
-    """
-    check_writers(logs)
-    if config.data != (None if data is None else digest_of(data)):
-        raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
-    home = run_folder(out, config.env, config.method, config.to_json())
-    check_folder(home)
-    loop = make_loop(config, data)
-    with locked(home):
-        if (home / "config.json").exists() and not overwrite:
-            done = len({row["episode"] for row in read_episodes(home)})
+    trajectory: Trajectory
+    metrics: list[list[EpisodeMetrics]]
+    failures: Failures
+    summary: EpisodeSummary
+    timing: dict[str, Any]
+    """A line of timings.jsonl."""
+
+
+class Trainer:
+    """A method, its state and a collector: all seeds of a run at once, until the run is over."""
+
+    def __init__(self, config: RunConfig, data: Dataset | None = None, *, learning: bool = True) -> None:
+        """`data`: logged transitions to start from. `learning=False`: one episode of a seed at a time, to evaluate."""
+        begin_programs()
+        spec = spec_of_run(config)
+        task, planning_task = config.tasks(spec.make_task())
+        if data is not None:
+            names = (data.obs_names, data.action_names)
+            task, planning_task = (with_names(each, *names) for each in (task, planning_task))
+        self.config, self.view = config, spec.view
+        self.task, self.planning_task = task, planning_task
+        """The task that scores steps, and the task as the method sees it."""
+        if config.plans and config.horizon > task.episode_length:
             raise GussError(
-                f"{home} holds a run with these very settings, {done} of {read_config(home).episodes} episodes; "
-                f"go on with `guss run --resume {home}`, or start anew with --overwrite"
+                f"the horizon of {config.horizon} is longer than the episode of {task.episode_length} steps"
             )
-        about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config, loop.task)}
-        about |= {"sources": source_digests(config), **place_of(home, config.env)}
-        with writing(home):
-            for name in ("traces", "checkpoints"):
-                shutil.rmtree(home / name, ignore_errors=True)
-                (home / name).mkdir()
-            for name in (*PACKED, FINAL, *DERIVED):  # of the run that was here before
-                (home / name).unlink(missing_ok=True)
-            for name in RECORDS:
-                (home / name).write_bytes(b"")
-            write_start(home, data)
-            write_json(home / "config.json", about)
-            sync_folder(home.parent)
-        loop.on_stage = on_stage
-        _go_on(home, loop, on_episode, on_step, logs)
-        _finish(home, loop, on_final)
-    return home
+        self.method = make_method(config, planning_task, capacity_of(config, task))
+        self.num_envs = self.method.num_envs if learning else 1
+        self._check_episodes()
+        check_buffer("one turn of a run", task, len(config.seeds) * self.num_envs * task.episode_length)
+        self.collector = make_collector(task, spec, config, self.num_envs)
+        self.keys = streams.of_seeds(config.seeds)
+        self.state = self.method.init_all(streams.derived(self.keys, streams.FIRST_STATE))
+        self.on_stage: OnStage = None
+        """Called with what takes time now: compiling, fitting."""
+        self.done = 0
+        """Episodes finished."""
+        self.steps = np.zeros(len(config.seeds), int)
+        """Real steps so far, of every seed."""
+        self.ended_early = False
+        """Whether an episode was ended by the system or a hard limit; not if an environment failed."""
+        self.over = False
+        """Whether all are, or the target is reached."""
+        self._knowledge, self._ahead, self._compiling = Knowledge(), Ahead(), False
+        if data is not None:
+            rows = InputChecker(task).dataset(data, len(config.seeds))
+            self.state, _ = self.method.update_all(self.state, rows, streams.updates(self.keys, 0))
 
-
-def resume_run(
-    home: Path,
-    on_episode: OnEpisode = None,
-    *,
-    on_step: OnStep = None,
-    on_final: OnFinal = None,
-    on_stage: OnStage = None,
-    previous: bool = False,
-    more: Extension | None = None,
-    logs: Sequence[str] = (),
-) -> RunConfig:
-    """Resume an interrupted run, from its last checkpoint or the one before; ends as if never interrupted.
-
-    `more`: extend it, also if it is finished.
-    """
-    check_writers(logs)
-    config = read_config(home)
-    if any((home / name).exists() for name in PACKED):
-        raise GussError(
-            f"{home} is a packed run (its records are {', '.join(PACKED)}): it has no checkpoint to go on from; resume "
-            f"the run that it is a copy of, or run it anew with --overwrite"
-        )
-    with locked(home):
-        stored, before = newest_checkpoint(home, previous), config
-        if more is not None:
-            config = more.apply(home, config, stored)
-        loop = make_loop(config, read_start(home, config.data))
-        warn_if_changed(home, config)
-        if stored is not None:
-            loop.restore(stored)
-        elif (recorded := _recorded(home, loop)) > loop.at_once:  # a kill before the first checkpoint leaves one turn
+    def _check_episodes(self) -> None:
+        each = self.method.num_envs
+        if self.config.episodes % each:
+            below = self.config.episodes // each * each
+            near = f"{below} or {below + each}" if below else f"{each}"
             raise GussError(
-                f"{home} has records of {recorded} episodes and no checkpoint to resume from; nothing was changed. "
-                f"Restore its folder checkpoints/, or start over with --overwrite"
+                f"{self.config.method} plays {each} episodes of a seed at once, so their number is a multiple of that, "
+                f"as --episodes {near}; got {self.config.episodes} (or choose another num_envs)"
             )
-        kept = _checked_records(home, loop, {"done": 0} if stored is None else stored.meta, previous)
-        with writing(home):
-            for name, content in kept.items():  # what was recorded after the checkpoint, or in part, is done again
-                if not (home / name).exists() or (home / name).read_bytes() != content:
-                    write_atomically(home / name, content)
-            for name in ("traces", "checkpoints"):
-                (home / name).mkdir(exist_ok=True)
-            if more is not None and config != before:
-                more.store(home, before, config)
-            if not loop.over and not _is_final(home, loop.done):
-                (home / FINAL).unlink(missing_ok=True)
-        loop.on_stage = on_stage
-        _go_on(home, loop, on_episode, on_step, logs)
-        _finish(home, loop, on_final)
-    return config
 
+    # ---------------------------------------------------------------------------------------------------- the loop
 
-def _recorded(home: Path, loop: Loop) -> int:
-    """Episodes of every seed that have a line, whatever it says."""
-    path = home / "episodes.jsonl"
-    return (path.read_bytes().count(b"\n") if path.exists() else 0) // len(loop.config.seeds)
+    def iterate(self, on_step: OnStep = None) -> Iteration:
+        """The next episodes of every seed: prepare, collect, update."""
+        started, first, random = time.perf_counter(), self.done, self.is_random
+        keys = streams.episodes(self.keys, first, self.num_envs)
+        self._compile_ahead(keys)
+        prepare: dict[str, Any] = {}
+        with CompileClock() as clock:
+            if not random:
+                prepare = self.prepare(first)
+            prepared = time.perf_counter()
+            self._stage("random actions" if random else "planning" if self.method.plans else "acting")
+            trajectory, failures = self.collect(keys, first, random, on_step)
+            collected = time.perf_counter()
+            update = streams.updates(self.keys, first)
+            self.state, metrics = jax.block_until_ready(self.method.update_all(self.state, trajectory, update))
+            metrics = jax.device_get(metrics)
+        self._check_metrics(metrics, first)
+        learning = prepared - started + time.perf_counter() - collected
+        seconds = {"fit_seconds": learning, "plan_seconds": collected - prepared, "compile_seconds": clock.seconds}
+        timing = {"episode": first, **seconds, "compiled_programs": clock.programs, **self._record(prepare, metrics)}
+        found = episode_metrics(self.task, trajectory)
+        phase = "random" if random else self.method.phase
+        summary = self._summarise(found, failures, phase, _model_r2(prepare | metrics), timing)
+        summary.warnings = tuple(self._knowledge.news(prepare.get("examples", [])))
+        return Iteration(trajectory, found, failures, summary, timing)
 
+    def _record(self, prepare: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
+        """What the method noted, as plain numbers: a model's errors, or what a policy logs."""
+        if not self.method.plans:
+            return {"policy": {name: plain(value) for name, value in metrics.items()}} if metrics else {}
+        examples = zip(*prepare.get("examples", []), strict=True)
+        counts = {each[0].name: [one.unsafe for one in each] for each in examples}
+        record: dict[str, Any] = {"unsafe_examples": counts} if counts else {}
+        return record | error_record(prepare.get("report"), metrics.get("r2_horizon"))
 
-def _checked_records(home: Path, loop: Loop, meta: dict[str, Any], previous: bool) -> dict[str, bytes]:
-    """The records that belong to a checkpoint; if they are not complete, an error says what can be done."""
-    try:
-        return kept_records(home, loop, meta)
-    except GussError as error:
-        way = "Put the files back from a copy, or run it again from the start with --overwrite"
-        with contextlib.suppress(GussError):  # neither is the checkpoint before of any use
-            before = None if previous else newest_checkpoint(home, previous=True)
-            if before is not None and kept_records(home, loop, before.meta):
-                done = before.meta["done"]
-                way = f"The first {done} episodes are complete: `guss run --resume {home} --previous` continues there"
-        raise GussError(
-            f"the records of {home} are not those of its checkpoint after {meta['done']} episodes: {error}. Nothing "
-            f"was changed. {way}"
-        ) from error
+    def collect(
+        self, keys: Key[Array, "S E"], number: int, random: bool, on_step: OnStep = None, *, deployed: bool = False
+    ) -> tuple[Trajectory, Failures]:
+        """An episode for every key, numbered from `number`, by the method as it is or with random actions."""
+        if random:
+            found = self.collector.explore(keys, self.config.explores(), number, on_step)
+        else:
+            method = self.method.deployed() if deployed else self.method
+            found = self.collector.collect(method, self.method.acting(self.state), keys, number, on_step)
+        check_finite(self.task, found[0], number, self.config.seeds)
+        return found
 
+    def prepare(self, number: int) -> dict[str, Any]:
+        """What the method needs before it acts in that episode; metrics of a fit, if there was one."""
+        metrics = self._try_prepare(number)
+        check_fit(metrics, number, self.config.seeds)
+        self._ahead.wait(EVALUATION, EPISODES, on_wait=self._compiling_stage)
+        return metrics
 
-def _go_on(home: Path, loop: Loop, on_episode: OnEpisode, on_step: OnStep, logs: Sequence[str]) -> None:
-    """Episodes until the run is over. Records first, then the checkpoint: what was recorded after it is done again."""
-    tallies = {name: Tally(home / name) for name in RECORDS}
-    with open_writers(logs, home, loop.config.to_json(), loop.done) as writers:
-        while not loop.over:
-            first, before = loop.done, loop.steps
-            episodes, news, timing = loop.episode(on_step)
-            seeds, kept = loop.config.seeds, loop.every_trace
-            with writing(home):
-                rows = store_episodes(home, seeds, loop.task, first, news.phase, episodes, timing, before, kept)
-                sums = {name: tally.update() for name, tally in tallies.items()}
-                save_checkpoint(home, loop.done, loop.meta() | {"records": sums}, loop.state)
-                for name in DERIVED:
-                    (home / name).unlink(missing_ok=True)
-            writers.episode(rows, timing)
-            if on_episode is not None:
-                on_episode(news)
-    keep_maps(home, loop.view)
+    def prepare_final(self) -> FinalFit | None:
+        """The fit that one more episode would begin with; None where there is nothing to fit."""
+        started = time.perf_counter()
+        report = self._try_prepare(self.done).get("report")
+        if report is None:
+            return None
+        bad = diverged(report).tolist()
+        broken = [seed for seed, each in zip(self.config.seeds, bad, strict=True) if each]
+        return FinalFit(None if broken else report, broken, time.perf_counter() - started)
 
+    def _try_prepare(self, number: int) -> dict[str, Any]:
+        def before(program: str) -> None:
+            self._ahead.wait(program, on_wait=self._compiling_stage)
+            self._stage("fitting the model")
 
-def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:
-    """Fit to all episodes and keep the models, unless that is done already."""
-    if not loop.learned or _is_final(home, loop.done):
-        return
-    if on_final is not None:
-        on_final(None)
-    try:
-        fitted = loop.fit_final()
-    except GussError as error:
-        warnings.warn(f"{home} has no final model: {error}", GussWarning, stacklevel=3)
-        return
-    assert fitted is not None
-    if fitted.diverged:
-        warnings.warn(
-            f"the fit after the last episode of {home} diverged (seeds {fitted.diverged}): the models fitted before "
-            f"that episode are kept, and used by `guss eval` and Agent.from_run",
-            GussWarning,
-            stacklevel=3,
+        self.state, metrics = self.method.prepare(self.state, streams.fits(self.keys, number), before)
+        return metrics
+
+    def _compile_ahead(self, keys: Key[Array, "S E"]) -> None:
+        """Begin to compile in threads what planned episodes need, while random ones run."""
+        if self._compiling or not self.method.plans:
+            return
+        self._compiling = True
+        fits = streams.fits(self.keys, self.done)
+        self.method.compile_ahead(self._ahead, self.state, fits)
+        self.collector.compile_ahead(self._ahead, self.method, self.method.acting(self.state), keys)
+        self.method.compile_evaluation(self._ahead, self.state, fits)
+
+    def _stage(self, text: str) -> None:
+        if self.on_stage is not None:
+            self.on_stage(text)
+
+    def _compiling_stage(self, program: str) -> None:
+        self._stage(f"compiling the {program}")
+
+    def _check_metrics(self, metrics: dict[str, Any], first: int) -> None:
+        for name, values in metrics.items():
+            unknown = np.isnan(values) & name.startswith(("model_", "r2_"))  # too little was held out to evaluate
+            broken = ~np.isfinite(np.asarray(values)) & ~unknown
+            if broken.any():
+                bad = broken.reshape(len(self.config.seeds), -1).any(axis=1)
+                seeds = [seed for seed, each in zip(self.config.seeds, bad, strict=True) if each]
+                raise GussError(
+                    f"{self.config.method} diverged in episode {first} (seeds {seeds}: {name} is not finite); lower "
+                    f"its learning rates with --set. Episodes before are kept."
+                )
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the next episode has random actions: until every seed has enough steps to learn from."""
+        return self.config.is_random(self.done, int(self.steps.min()), self.task.episode_length)
+
+    @property
+    def ready(self) -> bool:
+        """Whether something was learned that can act."""
+        return self.config.method != RANDOM and self.done > 0 and self.method.ready(self.state)
+
+    # ------------------------------------------------------------------------------------- counting, storing, resuming
+
+    def _summarise(
+        self,
+        metrics: list[list[EpisodeMetrics]],
+        failures: Failures,
+        phase: str,
+        r2: float | None,
+        timing: dict[str, Any],
+    ) -> EpisodeSummary:
+        """Count what was played; for display."""
+        flat = [one for each in metrics for one in each]
+        length = np.asarray([one.steps for one in flat])
+        mean = lambda values: float(np.mean(values))  # noqa: E731
+        self.ended_early |= any(one.ended_early for one in flat)
+        seconds = timing["fit_seconds"] + timing["plan_seconds"]
+        summary = EpisodeSummary(
+            episode=self.done + self.num_envs - 1,
+            phase=phase,
+            mean_reward=mean([one.mean_reward for one in flat]),
+            mean_return=mean([one.mean_reward * one.steps for one in flat]),
+            ends_early=self.ended_early,
+            unsafe_pct=float(100 * sum(one.unsafe_steps for one in flat) / max(length.sum(), 1)),
+            unsafe_by_cost={
+                c.name: mean([one.unsafe_pct_by_cost[c.name] for one in flat]) for c in self.task.constraints
+            },
+            model_r2=r2,
+            seconds_fit=timing["fit_seconds"],
+            seconds_plan=timing["plan_seconds"],
+            seconds_compile=timing["compile_seconds"],
+            pace=float(length.sum() / max(seconds - timing["compile_seconds"], 1e-9)),
+            steps=None if (length == self.task.episode_length).all() else float(length.mean()),
+            trouble=tuple(self._trouble(metrics, failures)),
         )
-    meta = loop.meta() | {"report": report_numbers(fitted.report), "diverged": fitted.diverged}
-    checkpoint.save(home / FINAL, "final", meta, loop.learned)
-    if on_final is not None:
-        on_final(fitted)
+        self.done += self.num_envs
+        self.steps = self.steps + np.asarray([sum(one.steps for one in each) for each in metrics])
+        target, reached = self.config.target, phase != "random"
+        self.over = self.done >= self.config.episodes or (
+            target is not None and reached and summary.mean_reward >= target
+        )
+        return summary
+
+    def _trouble(self, metrics: list[list[EpisodeMetrics]], failures: Failures) -> list[str]:
+        found = []
+        for row, seed in enumerate(self.config.seeds):
+            for number, one in enumerate(metrics[row]):
+                if one.hard_stop:
+                    found.append(f"seed {seed}: a hard limit was violated, the episode ended after {one.steps} steps")
+                if (why := failures.get((row, number))) is not None:
+                    found.append(
+                        f"seed {seed}: the environment failed after {one.steps} steps ({why}), it was recreated"
+                    )
+        return found
+
+    def meta(self) -> dict[str, Any]:
+        """What a checkpoint keeps beside the state."""
+        return {
+            "done": self.done,
+            "over": self.over,
+            "steps": self.steps.tolist(),
+            "system": signature(self.planning_task),
+            "config": self.config.to_json(),
+        }
+
+    def restore(self, stored: Stored) -> None:
+        """Continue from a checkpoint."""
+        if not same_run(stored.meta, self.config):
+            raise GussError(f"the checkpoint {stored.path} is of a run with other settings than its config.json")
+        check_signature(f"the state in {stored.path}", stored_signature(stored), self.planning_task)
+        check_done(stored, self.config.episodes, self.num_envs)
+        self.done = stored.meta["done"]
+        self.over = self.done >= self.config.episodes or stopped_at_target(stored.meta, self.config)
+        whole = [self.done * self.task.episode_length] * len(self.config.seeds)  # where it is not stored
+        self.steps = np.asarray(stored.meta.get("steps", whole))
+        if self.steps.shape != (len(self.config.seeds),):
+            raise GussError(f"{stored.path}: meta.steps must be a number for each seed, got {self.steps.tolist()}")
+        self.ended_early = bool((self.steps != whole).any())
+        longer = stored.meta["config"]["episodes"] < self.config.episodes
+        self.state = restore_state(stored, self.state, grow=longer)
 
 
-def read_config(home: Path) -> RunConfig:
-    """The settings of a stored run, whose plugins are imported first."""
-    stored = read_stored(home)
-    if user_code_allowed() and stored.facts is not None:
-        load_plugins_of(home, stored.facts.plugins, stored.started_in)
-    config = settings_from_json(RunConfig, stored.config)
-    folder = None if stored.started_in is None else str(stored.started_in)
-    return dataclasses.replace(config, started_in=folder)
+def _model_r2(metrics: dict[str, Any]) -> float | None:
+    """How good the model is that acted, or that a policy was learned in, on held-out data; a mean over seeds."""
+    found = metrics["report"].r2 if metrics.get("report") is not None else metrics.get("model_r2")
+    return None if found is None else float(np.asarray(found).mean())
 
 
-# --------------------------------------------------------------------------------------------------------- checkpoints
+def capacity_of(config: RunConfig, task: Task) -> int:
+    """Rows for everything a run will ever hold, in whole episodes."""
+    return (config.episodes + math.ceil(config.data_rows / task.episode_length)) * task.episode_length
 
 
-def _checkpoints(home: Path) -> list[Path]:
-    """The checkpoints of a run, newest first."""
-    files = (home / "checkpoints").glob("ep*.ckpt")
-    return sorted((path for path in files if re.fullmatch(r"ep[0-9]+\.ckpt", path.name)), reverse=True)
-
-
-def _load(path: Path, kind: str = "run") -> Stored:
-    """A checkpoint of a run, its `meta` checked."""
-    required = ("done", "over", "learner", "config", *(("report", "diverged") if kind == "final" else ()))
-    return checkpoint.load(path, kind).checked(RUN_META, required)
-
-
-def episodes_kept(home: Path) -> int:
-    """Episodes that a run has for good: those before its last checkpoint; if none are kept, those of its records."""
-    if (home / "checkpoints").is_dir():
-        return max((int(path.stem.removeprefix("ep")) for path in _checkpoints(home)), default=0)
-    return len({row["episode"] for row in read_episodes(home)})
-
-
-def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any) -> None:
-    """Keep what is needed to go on, and the one before; older ones go."""
-    checkpoint.save(checkpoint_path(home, done), "run", meta, state)
-    for old in _checkpoints(home)[2:]:
-        old.unlink()
-
-
-def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
-    """The last checkpoint of a run, or the one before; None if there is none yet."""
-    files = _checkpoints(home)
-    if previous and len(files) < 2:
-        raise GussError(f"{home} has no checkpoint before its last one")
-    if not files:
-        return None
-    try:
-        return _load(files[1 if previous else 0])
-    except GussError as error:
-        if previous or len(files) < 2:
-            raise
-        try:
-            good = _load(files[1])
-        except GussError:
-            raise error from None
+def make_collector(task: Task, spec: EnvSpec, config: RunConfig, num_envs: int) -> CompiledCollector | HostCollector:
+    """Where episodes are played: compiled where the Task is, otherwise on environments that the host steps."""
+    if task.reset is None or spec.make_env is not None:
+        if spec.make_env is None and not spec.gym_id:
+            raise GussError(
+                f"task {task.name!r} has no reset function, so there is nothing to act on: return an "
+                f"environment with it, as a pair (environment, Task), or give the Task `step` and `reset`"
+            )
+        process = (spec.source or spec.gym_id or config.env) if config.env_process else None
+        how: Any = {"timeout": config.step_timeout, "process": process, "overlap": config.overlap}
+        return HostCollector(task, spec, config.seeds, num_envs, **how)
+    if config.env_process:
         raise GussError(
-            f"{error}. The one before it, after {good.meta['done']} episodes, is good: `guss run --resume {home} "
-            f"--previous` goes on from there"
-        ) from error
+            f"--env-process is for environments that are stepped in Python; the episodes of {config.env} are "
+            f"compiled, and nothing of them can hang"
+        )
+    return CompiledCollector(task)
 
 
-def final_models(home: Path, done: int) -> Stored | None:
-    """The models fitted after the last of `done` episodes; None if there are none."""
-    if not (home / FINAL).exists():
-        return None
-    stored = _load(home / FINAL, "final")
-    return stored if stored.meta["done"] == done else None
-
-
-def _is_final(home: Path, done: int) -> bool:
-    """The same as whether there are any; a file that cannot be read counts for none, and is made again."""
-    with contextlib.suppress(GussError):
-        return final_models(home, done) is not None
-    return False
-
-
-def checkpoint_path(home: Path, episodes: int) -> Path:
-    """Where the checkpoint after that many episodes is, if it is still there."""
-    return home / "checkpoints" / f"ep{episodes:06d}.ckpt"
-
-
-def checkpoint_after(home: Path, episodes: int) -> Stored | None:
-    """The checkpoint after that many episodes, if it is still there."""
-    path = checkpoint_path(home, episodes)
-    return _load(path) if path.exists() else None
+def check_done(stored: Stored, episodes: int, num_envs: int = 1) -> None:
+    """A checkpoint is after an iteration of its run, and not after more episodes than the run has."""
+    if not 0 <= stored.meta["done"] <= episodes or stored.meta["done"] % num_envs:
+        raise GussError(f"{stored.path}: meta.done must be a number of episodes of this run, got {stored.meta['done']}")

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from guss.collect.datasets import Trace
 from guss.envs import StateMap, View
 from guss.envs.thresholds import find_thresholds
 from guss.task import Grid, Task
+from guss.types import Trajectory
 
 
-def plain_view(task: Task, traces: Sequence[Trace]) -> View:
+def plain_view(task: Task, traces: Sequence[Trajectory]) -> View:
     """How an environment is shown that does not say: by a dimension with a limit, else by the first one."""
     obs, action = (np.concatenate([getattr(trace, name) for trace in traces]) for name in ("obs", "action"))
     found = find_thresholds(task, obs, action)

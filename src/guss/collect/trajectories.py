@@ -1,0 +1,132 @@
+"""Trajectories and what an episode amounts to: every measure of an episode is computed here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import PyTree
+
+from guss.errors import GussError
+from guss.task import Task
+from guss.types import Trajectory, Transition
+
+
+def hard_violations(task: Task, cost: Any) -> np.ndarray:
+    """Where a hard limit is violated, from costs [..., C]."""
+    return np.asarray(np.any(np.asarray(cost)[..., ~np.asarray(task.soft, bool)] > 0, axis=-1))
+
+
+def unsafe_steps(task: Task, cost: Any) -> np.ndarray:
+    """Where any soft constraint is violated, whatever its bound, from costs [..., C]."""
+    return np.any(np.asarray(cost)[..., np.asarray(task.soft, bool)] > 0, axis=-1)
+
+
+def from_columns(task: Task, transitions: Transition, aux: PyTree = ()) -> Trajectory:
+    """Whole episodes [..., T] of a compiled task; one that violates a hard limit ends there."""
+    violated = hard_violations(task, transitions.cost)
+    stopped = violated & (np.cumsum(violated, axis=-1) == 1)
+    valid = np.cumsum(stopped, axis=-1) - stopped == 0
+    last = stopped.copy()
+    last[..., -1] |= ~violated.any(axis=-1)
+    none = np.zeros_like(last)
+    return Trajectory(*transitions, none, last, stopped, valid, valid, aux)
+
+
+def from_steps(
+    steps: Sequence[Transition], learnable: Sequence[bool], terminated: bool, task: Task, aux: Sequence[PyTree] = ()
+) -> Trajectory:
+    """One finished episode of one seed, [1, 1, T, …]. `terminated`: by the system itself. `aux`: of every step."""
+    fields: list[Any] = [np.stack(x)[None, None] for x in zip(*steps, strict=True)]
+    last = np.zeros((1, 1, len(steps)), bool)
+    last[..., -1] = True
+    stopped = last & hard_violations(task, fields[3])
+    every = np.ones_like(last)
+    noted = jax.tree.map(lambda *x: np.stack(x, axis=2), *aux) if aux else ()
+    flags = (last & terminated, last & (not terminated), stopped, every, np.asarray(learnable, bool)[None, None])
+    return Trajectory(*fields, *flags, noted)  # type: ignore[call-arg]
+
+
+def check_finite(task: Task, trajectory: Trajectory, first: int, seeds: Sequence[int]) -> None:
+    """Steps that took place must be finite: the error names episode, step, seed and dimension. `first`: episode."""
+    for name in ("next_obs", "reward", "cost"):
+        values = np.asarray(getattr(trajectory, name))
+        wrong = ~np.isfinite(values) & trajectory.valid.reshape(*trajectory.valid.shape, *[1] * (values.ndim - 3))
+        if wrong.any():
+            row, number, t, *rest = np.argwhere(wrong)[0].tolist()
+            which = f", {task.observations.labels[rest[0]]}" if rest else ""
+            if name == "cost":
+                which = f", constraint {task.constraints[rest[0]].name!r}"
+            raise GussError(
+                f"{name} of task {task.name!r} is not finite in episode {first + number}, step {t}, "
+                f"seed {seeds[row]}{which}: {values[(row, number, t, *rest)]}. Episodes before are kept."
+            )
+
+
+def over_episodes(function: Callable[..., Any], states: PyTree, *rest: PyTree) -> Any:
+    """`function(state, …)` of one episode for all seeds and episodes: `states` [S, …], the others [S, E, …].
+
+    The usual case of one episode for each seed has a single batch axis, which is faster.
+    """
+    if jax.tree.leaves(rest)[0].shape[1] > 1:
+        return jax.vmap(lambda state, *mine: jax.vmap(partial(function, state))(*mine))(states, *rest)
+    first = jax.tree.map(lambda x: x[:, 0], rest)
+    return jax.tree.map(lambda x: x[:, None], jax.vmap(function)(states, *first))
+
+
+class EpisodeMetrics(NamedTuple):
+    """What one episode amounts to."""
+
+    steps: int
+    episode_return: float
+    mean_reward: float
+    unsafe_steps: int
+    """Steps with any soft constraint violated."""
+    unsafe_pct: float
+    unsafe_pct_by_cost: dict[str, float]
+    """Share of steps that violate each constraint."""
+    costs: dict[str, float]
+    """Sum of each constraint's cost."""
+    terminated: bool
+    """The system ended it."""
+    hard_stop: bool
+    """It ended because a hard limit was violated."""
+
+    @property
+    def ended_early(self) -> bool:
+        """Ended by the system or a hard limit, and not because an environment failed or time was over."""
+        return self.terminated or self.hard_stop
+
+
+def episode_metrics(task: Task, trajectory: Trajectory) -> list[list[EpisodeMetrics]]:
+    """For every seed, and every episode of it."""
+    seeds, episodes = trajectory.valid.shape[:2]
+    return [[_metrics(task, trajectory, s, e) for e in range(episodes)] for s in range(seeds)]
+
+
+def _metrics(task: Task, trajectory: Trajectory, seed: int, episode: int) -> EpisodeMetrics:
+    at: Any = (seed, episode)
+    steps = int(trajectory.valid[at].sum())
+    reward, cost = (np.asarray(x)[at][:steps] for x in (trajectory.reward, trajectory.cost))
+    unsafe = unsafe_steps(task, cost)
+    names = [constraint.name for constraint in task.constraints]
+    return EpisodeMetrics(
+        steps=steps,
+        episode_return=float(reward.sum(dtype=np.float64)),
+        mean_reward=float(reward.mean(dtype=np.float64)),
+        unsafe_steps=int(unsafe.sum()),
+        unsafe_pct=100.0 * float(unsafe.mean()),
+        unsafe_pct_by_cost={name: 100.0 * float((cost[:, k] > 0).mean()) for k, name in enumerate(names)},
+        costs={name: float(cost[:, k].sum()) for k, name in enumerate(names)},
+        terminated=bool(trajectory.terminated[at].any()),
+        hard_stop=bool(trajectory.stopped[at].any()),
+    )
+
+
+def episode(trajectory: Trajectory, seed: int, number: int) -> Trajectory:
+    """One episode of one seed without padding, [T, …]."""
+    steps = int(trajectory.valid[seed, number].sum())
+    return jax.tree.map(lambda x: np.asarray(x)[seed, number, :steps], trajectory)

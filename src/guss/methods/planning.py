@@ -1,0 +1,384 @@
+"""Planning in a learned model (Alg. 1): transitions are stored, models of all seeds fitted to them, actions planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
+
+from guss import keys as streams
+from guss.collect.compiled import collect_compiled
+from guss.compilation import AT_ONCE, QUICKLY, Ahead, strong
+from guss.errors import GussError
+from guss.models.evaluation import FitReport, horizon_r2, plain
+from guss.models.factory import ModelSettings, fit_all, fit_programs, make_model
+from guss.models.oracle import Oracle
+from guss.models.outcomes import num_told, wanted_columns
+from guss.models.training import Data, FitSettings, append, check_buffer, empty_data, split_rows
+from guss.models.unsafe_examples import Examples, learned_examples
+from guss.planners.engine import Diagnostics, Monitor, Plan, plan_one
+from guss.task import Task
+from guss.types import Method, Model, Planner, Trajectory
+
+EVALUATION = "evaluation of the model"
+"""Name of the program that evaluates a model on a new episode, where it is compiled ahead."""
+ERRORS = ("nll", "r2", "ks", "train_loss", "best_epoch")
+
+
+class PlanningState(NamedTuple):
+    """What is learned: every array has a leading axis S."""
+
+    models: Model
+    data: Data
+    fits: Int[Array, "S"]
+    """How often the models were fitted."""
+    fitted: Int[Array, "S"]
+    """Rows of the data that they were last fitted to."""
+    fresh: Model | None = None
+    """The untrained models, where every fit starts from them."""
+
+
+class PlanNotes(NamedTuple):
+    """What is kept of a plan: `Trajectory.aux` of planned episodes."""
+
+    diagnostics: Diagnostics
+    monitored: PyTree
+
+
+class Planning(Method):
+    """Alg. 1. The carry is the planner's memory; the model is the state's, or a fixed one."""
+
+    planner: Planner
+    fixed: Model | None = None
+    """A model that is not learned, such as the oracle; the state is then empty."""
+    monitor: Monitor | None = None
+    """Watches every search; what it keeps goes to `PlanNotes.monitored`."""
+    model: str = eqx.field(static=True, kw_only=True, default="darmdn")
+    net: ModelSettings = eqx.field(static=True, kw_only=True, default=ModelSettings())
+    fit: FitSettings = eqx.field(static=True, kw_only=True, default=FitSettings())
+
+    phase: ClassVar[str] = "plan"
+    explores_first: ClassVar[bool] = True
+    plans: ClassVar[bool] = True
+    model_based: ClassVar[bool] = True
+    stores_all: ClassVar[bool] = True
+
+    # -------------------------------------------------------------------------------------------------------- acting
+
+    def acting(self, state: Any) -> Any:
+        """The models."""
+        return state.models if self.fixed is None else ()
+
+    def model_of(self, state: PyTree) -> Model:
+        """The model to plan with, for one seed; `state` as `acting` returns it."""
+        return state if self.fixed is None else self.fixed
+
+    def begin(self, state: PyTree, key: PRNGKeyArray) -> PyTree:
+        """What the planner remembers before the first plan."""
+        return self.planner.first_memory()
+
+    def plan(
+        self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray, monitor: Monitor | None = None
+    ) -> Plan:
+        """PLAN(p̂, s_t, H, M)."""
+        model = self.model_of(state)
+        return plan_one(with_model_inputs(self.planner, model, self.task), model, self.task, obs, key, carry, monitor)
+
+    def act(
+        self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray
+    ) -> tuple[Shaped[Array, "..."], PyTree, PyTree]:
+        """The first action of a plan."""
+        plan = self.plan(state, carry, obs, key, self.monitor)
+        return plan.action, plan.memory, PlanNotes(plan.diagnostics, plan.seen)
+
+    # ------------------------------------------------------------------------------------------------------ learning
+
+    @property
+    def learns(self) -> bool:
+        """Whether there is a model to fit."""
+        return self.fixed is None
+
+    @property
+    def block(self) -> int:
+        """Rows that are stored at once: those of an episode."""
+        return self.task.episode_length
+
+    def init(self, key: PRNGKeyArray) -> PyTree:
+        """An untrained model and an empty buffer, of one seed."""
+        if not self.learns:
+            return ()
+        size, actions = self.task.observations.size, self.task.actions
+        data = empty_data(size, actions.shape, actions.dtype, self.capacity, num_told(self.task))
+        zero = jnp.zeros((), jnp.int32)
+        model = make_model(self.model, self.task, key, self.net)
+        return PlanningState(model, data, zero, zero, None if self.fit.warm_start else model)
+
+    def init_all(self, keys: Key[Array, "S"]) -> PyTree:
+        """An untrained model and an empty buffer for every seed."""
+        if not self.learns:
+            return ()
+        check_buffer(f"learning with {len(keys)} seeds", self.task, len(keys) * self.capacity)
+        return strong(_init_all(self, keys))
+
+    def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Array]]:
+        """`update_all` for one seed."""
+        alone = lambda tree: jax.tree.map(lambda x: x[None], tree)  # noqa: E731
+        states, metrics = self.update_all(alone(state), alone(trajectory), alone(key))
+        return jax.tree.map(lambda x: x[0], (states, metrics))
+
+    def update_all(
+        self, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
+    ) -> tuple[PyTree, dict[str, Any]]:
+        """Store the transitions; metrics: R² at the horizon on each episode, which the models have not been fitted to.
+
+        Buffers double when they are full, which compiles the fit again.
+        """
+        if not self.learns:
+            return states, {}
+        self._check_outcomes(states, trajectory)
+        metrics: dict[str, Any] = {}
+        filled = int(np.asarray(states.data.filled)[0])
+        for number in range(trajectory.valid.shape[1]):
+            one: Trajectory = jax.tree.map(lambda x, n=number: np.asarray(x)[:, n], trajectory._replace(aux=()))
+            steps = one.valid.shape[1]
+            ahead = self._evaluate(states, one) if (np.asarray(states.fits) > 0).all() else None
+            metrics |= {} if ahead is None else {"r2_horizon": ahead}
+            data = states.data
+            for start in range(0, steps, self.block):
+                part = jax.tree.map(lambda x, start=start: x[:, start : start + self.block], one)
+                count = part.valid.shape[1]
+                while filled + self.block > data.use.shape[1]:
+                    data = _doubled(data)
+                rows = map(
+                    self._padded, (part.obs, part.action, part.next_obs, part.learnable, outcomes_of(self.task, part))
+                )
+                data = _append_all(data, tuple(rows), np.int32(count))
+                filled += count
+            states = states._replace(data=data)
+        return states, metrics
+
+    def evaluate(self, states: PlanningState, trajectory: Trajectory) -> np.ndarray | None:
+        """R² at the horizon on one episode of every seed, [S, 1, T, …]: [S, D]; None if it is too short."""
+        return self._evaluate(states, jax.tree.map(lambda x: np.asarray(x)[:, 0], trajectory._replace(aux=())))
+
+    def _evaluate(self, states: PlanningState, one: Trajectory) -> np.ndarray | None:
+        if not self.planner.horizon <= one.valid.shape[1] <= self.block:
+            return None
+        rows = [self._padded(x) for x in (one.obs, one.action, one.next_obs, one.learnable)]
+        return np.asarray(_horizon_r2_all(states.models, *rows, self.planner.horizon))
+
+    def _check_outcomes(self, states: PlanningState, trajectory: Trajectory) -> None:
+        """What must be learned must have been observed."""
+        if states.data.told is None:
+            return
+        wanted = wanted_columns(self.task, outcomes_of(self.task, trajectory)[np.asarray(trajectory.learnable)])
+        if np.isnan(wanted).any():
+            raise GussError(
+                f"the {' and the '.join(self.task.unknown)} of task {self.task.name!r} must be learned, but these "
+                f"data have no reward or no cost: bring columns `reward` and `cost`, or describe them in a Task"
+            )
+
+    def _padded(self, x: np.ndarray) -> np.ndarray:
+        """A part of an episode as long as a whole one, so that episodes of any length compile nothing again."""
+        return np.pad(x, [(0, 0), (0, self.block - x.shape[1]), *[(0, 0)] * (x.ndim - 2)])
+
+    def prepare(
+        self, states: PyTree, keys: Key[Array, "S"], before: Callable[[str], Any] | None = None
+    ) -> tuple[PyTree, dict[str, Any]]:
+        """TRAIN(p̂, D): fit the models of all seeds to all data, unless there is nothing new; metrics: a FitReport.
+
+        If the fit diverges for a seed, no model is changed.
+        """
+        if not self.learns or (np.asarray(states.fitted) == np.asarray(states.data.filled)).all():
+            return states, {}
+        filled = int(np.asarray(states.data.filled)[0])
+        if not np.asarray(_num_training(states.data, self.fit)).all():
+            usable = int(np.asarray(states.data.use)[:, :filled].sum(axis=1).min())
+            raise GussError(
+                f"there is nothing to train a model on: {usable} of {filled} transitions are usable (those "
+                f"marked `skip` are not), and {self.fit.validation:.0%} of them are held out"
+            )
+        models, report = fit_all(*(*self._fit_arguments(states, keys), before))
+        if not diverged(report).any():
+            states = states._replace(models=models, fits=states.fits + 1, fitted=states.data.filled)
+        return states, {"report": report, "examples": self.examples(states)}
+
+    def prepared(self, states: PyTree) -> PyTree:
+        """The models, and to what they were fitted."""
+        return states._replace(data=None, fresh=None) if self.learns else ()
+
+    def ready(self, states: PyTree) -> bool:
+        """Whether there is a model to plan with."""
+        return not self.learns or bool((np.asarray(states.fits) > 0).all())
+
+    def _fit_arguments(self, states: PlanningState, keys: Key[Array, "S"]) -> Any:
+        task = self.task if self.task.unknown or self.task.unknown_unsafe else None
+        again = np.bool_((np.asarray(states.fits) > 0).all())
+        fresh = states.models if states.fresh is None else states.fresh
+        return (states.models, fresh, states.data, keys, self.fit, again, task)
+
+    # ----------------------------------------------------------------------------------------- compiling, and the rest
+
+    def compile_ahead(self, ahead: Ahead, states: PyTree, keys: Key[Array, "S"]) -> None:
+        """Begin to compile the training that `prepare` runs: the programs that take longest, to compile and to run."""
+        if self.learns:
+            for program in fit_programs(*self._fit_arguments(states, keys))[:2]:
+                ahead.start(program.name, program.lower)
+
+    def compile_evaluation(self, ahead: Ahead, states: PyTree, keys: Key[Array, "S"]) -> None:
+        """Begin to compile what follows the training, and what evaluates models on a new episode."""
+        if not self.learns:
+            return
+        for program in fit_programs(*self._fit_arguments(states, keys))[2:]:
+            ahead.start(program.name, program.lower)
+        if self.planner.horizon <= self.block:
+            rows = [jax.ShapeDtypeStruct((x.shape[0], self.block, *x.shape[2:]), x.dtype) for x in states.data[:4]]
+            arguments = (states.models, *rows, self.planner.horizon)
+            ahead.start(EVALUATION, lambda: _horizon_r2_all.lower(*arguments))
+
+    def compile_larger(self, ahead: Ahead, states: PyTree, keys: Key[Array, "S"]) -> None:
+        """Begin to compile the fit to buffers of twice the size, if the next episodes may need them."""
+        if not self.learns or int(states.data.filled[0]) + 2 * self.block <= states.data.use.shape[1]:
+            return
+        arguments = list(self._fit_arguments(states, keys))
+        arguments[2] = jax.eval_shape(_doubled, states.data)
+        for program in fit_programs(*arguments):
+            ahead.start(program.name, program.lower)
+
+    def examples(self, states: PyTree) -> list[list[Examples]]:
+        """For each seed, what its data say of every learned cost."""
+        if not self.learns or states.data.told is None:
+            return []
+        filled = int(states.data.filled[0])
+        rows = [np.asarray(x)[:, :filled] for x in (states.data.next_obs, states.data.told, states.data.use)]
+        return [learned_examples(self.task, obs[use], told[use]) for obs, told, use in zip(*rows, strict=True)]
+
+
+@jax.jit
+def plan_all(
+    method: Planning,
+    states: PyTree,
+    memory: PyTree,
+    obs: Float[Array, "S D"],
+    keys: Key[Array, "S"],
+    t: Int[Array, ""],
+    monitor: Monitor | None = None,
+) -> Plan:
+    """A whole plan for every seed, as `act` makes it at step `t`; `keys`: of the episodes' steps."""
+
+    def one(state: PyTree, memory: PyTree, obs: Array, key: Array) -> Plan:
+        return method.plan(state, memory, obs, streams.act(key, t), monitor)
+
+    return jax.vmap(one)(states, memory, obs, keys)
+
+
+def run_episodes(
+    planner: Planner,
+    model: Model,
+    task: Task,
+    keys: Key[Array, "S"],
+    *,
+    planning_task: Task | None = None,
+    monitor: Monitor | None = None,
+    steps: int | None = None,
+    steps_per_call: int | None = None,
+    on_progress: Callable[[int], Any] | None = None,
+) -> Trajectory:
+    """One whole episode for every key, planned with a fixed model, as one compiled program: [S, 1, T, …].
+
+    `planning_task`: the task as plans see it, where that is stricter (`Task.with_margin`). `aux` holds the
+    diagnostics of every plan, and what the `monitor` kept. The others as in `collect_compiled`.
+    """
+    method = Planning(task if planning_task is None else planning_task, planner, model, monitor)
+    how: Any = {"steps": steps, "steps_per_call": steps_per_call, "on_progress": on_progress}
+    return collect_compiled(method, (), task, keys[:, None], **how)
+
+
+def with_model_inputs(planner: Planner, model: Model, task: Task) -> Planner:
+    """The planner with policy inputs standardised by the model, if the task leaves them open."""
+    scale = model.policy_inputs()
+    if task.policy_inputs is not None or scale is None:
+        return planner
+    return eqx.tree_at(lambda p: (p.interface.obs_shift, p.interface.obs_scale), planner, scale)
+
+
+def oracle_for(task: Task) -> Oracle:
+    """The oracle, if the task knows all that plans need."""
+    if task.unknown:
+        raise GussError(
+            f"the oracle learns nothing, but the {' and the '.join(task.unknown)} of task {task.name!r} must "
+            f"be learned: choose another model, such as darmdn"
+        )
+    return Oracle.of(task)
+
+
+def outcomes_of(task: Task, trajectory: Trajectory) -> np.ndarray:
+    """Reward, costs, and whether the system ended the episode: [..., 2 + C]; NaN where they are not known."""
+    lead = np.shape(trajectory.terminated)
+    reward = np.full(lead, np.nan) if trajectory.reward is None else np.asarray(trajectory.reward)
+    unknown = np.full((*lead, len(task.constraints)), np.nan)
+    cost = unknown if trajectory.cost is None else np.asarray(trajectory.cost)
+    columns = (reward[..., None], cost, np.asarray(trajectory.terminated)[..., None])
+    return np.concatenate([np.asarray(x, np.float32) for x in columns], axis=-1)
+
+
+def diverged(report: FitReport) -> np.ndarray:
+    """Which seeds' fits are useless, [S]."""
+    evaluated = np.asarray(report.held_out) > 0  # otherwise the error is not known, which is no divergence
+    return np.asarray(report.diverged) | (evaluated & ~np.isfinite(np.asarray(report.nll)))
+
+
+def check_fit(metrics: dict[str, Any], episode: int, seeds: tuple[int, ...]) -> None:
+    """Raise if the fit for an episode diverged; `metrics` as `prepare` returns them."""
+    if "report" in metrics and (broken := diverged(metrics["report"])).any():
+        which = [seed for seed, bad in zip(seeds, broken, strict=True) if bad]
+        raise GussError(
+            f"the model diverged while fitting for episode {episode} (seeds {which}: its error on held-out "
+            f"data is not finite); lower the learning rate, or look for outliers. Episodes before are kept."
+        )
+
+
+def error_record(report: FitReport | None, r2_horizon: np.ndarray | None) -> dict[str, Any]:
+    """A model's error as plain numbers, a list per seed: on held-out rows, and at the horizon on a new episode."""
+    if report is None:
+        return {}
+    record = {name: plain(getattr(report, name)) for name in ERRORS}
+    if report.outcome is not None:
+        record |= {name: plain(value) for name, value in report.outcome._asdict().items()}
+    return record | ({} if r2_horizon is None else {"r2_horizon": plain(r2_horizon)})
+
+
+@partial(jax.jit, compiler_options=QUICKLY)
+def _init_all(method: Planning, keys: Key[Array, "S"]) -> PlanningState:
+    return jax.vmap(method.init)(keys)
+
+
+@partial(jax.jit, static_argnums=1, compiler_options=AT_ONCE)
+def _num_training(data: Data, settings: FitSettings) -> Array:
+    return jax.vmap(lambda rows: jnp.sum(split_rows(rows, settings)[0], dtype=jnp.int32))(data)
+
+
+@partial(jax.jit, compiler_options=AT_ONCE)
+def _append_all(data: Data, more: tuple[Array, ...], count: Array) -> Data:
+    def one(rows: Data, more: tuple[Array, ...]) -> Data:
+        return append(rows, Data(*more[:4], count, None if rows.told is None else more[4]))  # type: ignore[call-arg]
+
+    return jax.vmap(one)(data, more)
+
+
+@jax.jit
+def _doubled(data: Data) -> Data:
+    double = lambda x: jnp.concatenate([x, jnp.zeros_like(x)], axis=1)  # noqa: E731
+    obs, action, next_obs, use = map(double, data[:4])
+    return Data(obs, action, next_obs, use, data.filled, None if data.told is None else double(data.told))
+
+
+@partial(jax.jit, static_argnums=5, compiler_options=AT_ONCE)
+def _horizon_r2_all(models: Model, obs: Array, action: Array, next_obs: Array, use: Array, horizon: int) -> Array:
+    return jax.vmap(lambda m, o, a, n, u: horizon_r2(m, o, a, n, horizon, u))(models, obs, action, next_obs, use)

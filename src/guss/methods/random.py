@@ -1,0 +1,31 @@
+"""Random actions: what every method must beat (the dashed line of Fig. 3)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
+
+from guss.types import Method, Trajectory
+
+
+class RandomActions(Method):
+    """Uniform random actions, each drawn on its own; nothing is learned."""
+
+    phase: ClassVar[str] = "random"
+    explores_first: ClassVar[bool] = True
+    stores_all: ClassVar[bool] = True
+
+    def init(self, key: PRNGKeyArray) -> PyTree:
+        """Nothing."""
+        return ()
+
+    def act(
+        self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray
+    ) -> tuple[Shaped[Array, "..."], PyTree, PyTree]:
+        """Any action."""
+        return self.task.actions.sample(key, ()), carry, ()
+
+    def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Array]]:
+        """Nothing is learned."""
+        return state, {}
