@@ -20,9 +20,9 @@ import numpy as np
 from guss.envs.car_world import HAZARD_RADIUS, LIDAR, LIDAR_LIMIT
 from guss.reports.metrics import interval
 from guss.reports.style import new_figure, save_figure
+from guss.runs.lifecycle import read_config
 from guss.runs.provenance import provenance
 from guss.runs.store import read_lines, trace_path
-from guss.runs.lifecycle import read_config
 
 
 def measure(home: Path) -> dict[str, Any]:

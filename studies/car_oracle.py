@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 from car_models import STEPS, collect
 
-from guss.collect.datasets import Trace
+from guss.collect.datasets import Dataset, logged
 from guss.envs import ENVS, EnvSpec
 from guss.envs.car import car_task, full_task
 from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.runs.config import RunConfig
-from guss.runs.planning_loop import PlanningLoop
 from guss.runs.provenance import provenance
-from guss.runs.store import digest_of, unsafe_steps
+from guss.runs.store import digest_of
+from guss.runs.trainer import Trainer
 
 EPISODES = 5  # of random data
 
@@ -36,12 +36,12 @@ def short(make: Any, steps: int) -> Any:
     return make().replace(episode_length=steps)
 
 
-def random_data() -> Trace:
+def random_data() -> Dataset:
     """Random episodes as logged data."""
     obs, action, use = collect()
     flat = lambda x: x[:EPISODES].reshape(-1, *x.shape[2:])  # noqa: E731
     end = np.arange(EPISODES * STEPS) % STEPS == STEPS - 1
-    return Trace(flat(obs[:, :-1]), flat(action), flat(obs[:, 1:]), None, None, flat(use), end, np.zeros_like(end))
+    return Dataset(logged(flat(obs[:, :-1]), flat(action), flat(obs[:, 1:]), learnable=flat(use), end=end))
 
 
 def main() -> None:
@@ -67,22 +67,22 @@ def main() -> None:
         "net": ModelSettings(hidden=(32, 32)),
         "fit": FitSettings(batch=256, learning_rate=2e-3),
         "data": digest_of(data),
-        "data_rows": len(data.obs),
+        "data_rows": data.num_rows,
     }
-    ways: dict[str, tuple[str, Any, dict[str, Any], Trace | None]] = {
+    ways: dict[str, tuple[str, Any, dict[str, Any], Dataset | None]] = {
         "learned": ("guss/SafeCarGoal-v0", car_task, learned, data),
         "simulator": ("guss/SafeCarGoalFull-v0", full_task, {"model": "oracle"}, None),
     }
     found: dict[str, Any] = {}
     for name, (gym_id, make, more, start) in ways.items():
         ENVS.add(name, EnvSpec(gym_id, partial(short, make, args.steps)), summary=name, origin=__name__)
-        loop = PlanningLoop(RunConfig(env=name, **same, **more), start)
-        [played], news, _ = loop.episode()
+        iteration = Trainer(RunConfig(env=name, **same, **more), start).iterate()
+        metrics = [mine[0] for mine in iteration.metrics]
         found[name] = {
-            "return": np.asarray(played.moves.reward).sum(axis=0).round(3).tolist(),
-            "goals": (~played.use).sum(axis=0).tolist(),
-            "unsafe_steps": unsafe_steps(loop.task, played.moves).sum(axis=0).tolist(),
-            "seconds": round(news.seconds_plan, 1),
+            "return": [round(one.episode_return, 3) for one in metrics],
+            "goals": (~iteration.trajectory.learnable)[:, 0].sum(axis=1).tolist(),
+            "unsafe_steps": [one.unsafe_steps for one in metrics],
+            "seconds": round(iteration.summary.seconds_plan, 1),
         }
         print(name, json.dumps(found[name]), flush=True)
     origin = provenance(shlex.join(["python", "studies/car_oracle.py", *sys.argv[1:]]))

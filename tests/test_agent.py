@@ -61,7 +61,7 @@ def test_learning_in_ones_own_loop():
     assert set(last.model) == {"nll", "r2", "ks", "r2_horizon"}
     assert last.fit_seconds > 0
     assert last.plan_seconds > 0
-    assert agent.learner.rows == 36
+    assert agent.num_transitions == 36
     assert int(agent.last_plan.evaluated) == 20
 
 
@@ -99,7 +99,7 @@ def test_the_first_episodes_may_be_the_users_own_controller():
     drive(agent, env, episodes=3)
     assert [e.phase for e in agent.history] == ["initial_policy", "initial_policy", "plan"]
     assert len(calls) == 24
-    np.testing.assert_allclose(agent.learner.data.action[0, :24, 0], [-0.1 * obs[2] for obs in calls], atol=1e-6)
+    np.testing.assert_allclose(agent.state.data.action[0, :24, 0], [-0.1 * obs[2] for obs in calls], atol=1e-6)
     compiled = small(pendulum_task().replace(episode_length=12), initial_policy=brake)
     assert [e.phase for e in compiled.learn(2)] == ["initial_policy", "plan"]
     with pytest.raises(GussError, match=r"action of initial_policy in episode 0, step 0 must be between \[-2"):
@@ -111,7 +111,7 @@ def test_logged_traces_come_first(tmp_path):
     obs, action = rng.normal(size=(300, 3)), rng.uniform(-2, 2, size=(300, 1))
     np.savez(tmp_path / "log.npz", obs=obs, action=action, next_obs=obs + 0.1)
     agent = small(traces=[tmp_path / "log.npz", Transition(obs[:5], action[:5], None, None, obs[:5])])
-    assert agent.learner.rows == 305
+    assert agent.num_transitions == 305
     assert agent.phase == "plan"
     assert np.isfinite(agent.act(np.zeros(3))).all()
     assert small(traces=[tmp_path / "log.npz"], initial_episodes=1).phase == "random"
@@ -172,12 +172,12 @@ def test_episodes_of_any_length_compile_nothing_and_the_buffers_grow():
         drive(agent, env, steps=5)
         agent.act(np.asarray([1.0, 0.0, 0.0]))
     assert clock.programs == 0
-    before = np.asarray(agent.learner.data.obs[0, :36])
+    before = np.asarray(agent.state.data.obs[0, :36])
     for episode in range(7):
         drive(agent, env, steps=12 - episode)
-    assert agent.learner.data.use.shape[1] == 2 * 8 * 12
-    np.testing.assert_array_equal(agent.learner.data.obs[0, :36], before)
-    assert int(agent.learner.data.filled[0]) == agent.learner.rows == 12 + 12 + 7 + 5 + sum(12 - e for e in range(7))
+    assert agent.state.data.use.shape[1] == 2 * 8 * 12
+    np.testing.assert_array_equal(agent.state.data.obs[0, :36], before)
+    assert int(agent.state.data.filled[0]) == agent.num_transitions == 12 + 12 + 7 + 5 + sum(12 - e for e in range(7))
 
 
 def test_unfinished_episodes_are_kept_by_a_reset_and_steps_can_be_left_out():
@@ -187,7 +187,7 @@ def test_unfinished_episodes_are_kept_by_a_reset_and_steps_can_be_left_out():
     agent.observe(move)
     agent.reset()
     assert (agent.history[0].steps, agent.history[0].unsafe_pct) == (2, 100.0)
-    assert np.asarray(agent.learner.data.use[0, :3]).tolist() == [False, True, False]
+    assert np.asarray(agent.state.data.use[0, :3]).tolist() == [False, True, False]
     agent.reset()
     assert agent.episode == 1
 

@@ -7,8 +7,8 @@ import pytest
 
 from guss import Agent, checkpoint
 from guss.agent_file import RUN_META, load_agent, report_from
-from guss.collect.history import Episode
 from guss.errors import GussError
+from guss.history import Episode
 
 SMALL = {"model": "dmdn", "net": {"hidden": [4]}, "fit": {"max_steps": 5}, "horizon": 3, "budget": 30, "preset": {}}
 
@@ -42,8 +42,7 @@ def resealed(path, target, change):
         ("settings", {"horizn": 3}, "Did you mean 'horizon'"),
         ("history", 5, r"meta\.history must be a list of entries, got 5"),
         ("history", [{"episode": 0}], r"meta\.history\[0\]\.phase is missing"),
-        ("learner", {}, "meta.learner must have fits, filled, capacity"),
-        ("learner", {"fits": 0, "filled": 5, "capacity": 10**9}, r"meta\.learner must fit the stored data of shape"),
+        ("learner", [1], r"meta\.learner must be a table"),
         ("fitted_rows", None, r"meta\.fitted_rows must be a whole number"),
         ("report", [1, [2]], "a stored report must be 7 or 12 numbers or lists"),
         ("report", {"a": 1}, "a stored report must be lists of numbers"),
@@ -59,7 +58,7 @@ def test_wrong_entries_behind_a_valid_checksum_are_named(stored, tmp_path, name,
         Agent.load(path, "safe-pendulum")
 
 
-@pytest.mark.parametrize("name", ["seed", "settings", "history", "learner", "fitted_rows", "report"])
+@pytest.mark.parametrize("name", ["seed", "settings", "history", "report"])
 def test_missing_entries_are_named(stored, tmp_path, name):
     path = resealed(stored[1], tmp_path / "a.ckpt", lambda header: header["meta"].pop(name))
     with pytest.raises(GussError, match=rf"a\.ckpt: meta has no {name}; it was not written"):

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import guss
-from guss import programs
+from guss import compilation
 from guss.compilation import Ahead, release_programs
 from guss.errors import GussError
 from guss.plugins import load_object
 from guss.runs.compile_clock import CompileClock
 from guss.runs.config import RunConfig, config_from
-from guss.runs.lifecycle import make_loop
+from guss.runs.trainer import Trainer
 from guss.types import Transition
 
 pytestmark = pytest.mark.filterwarnings("ignore::guss.errors.GussWarning")  # few unsafe examples, on purpose
@@ -43,25 +43,25 @@ def compiled():
 def few_mappings(tmp_path, monkeypatch):
     """A system that allows fewer mappings than this process has."""
     (tmp_path / "max_map_count").write_text("100\n")
-    monkeypatch.setattr(programs, "LIMIT", tmp_path / "max_map_count")
+    monkeypatch.setattr(compilation, "LIMIT", tmp_path / "max_map_count")
 
 
 def test_programs_are_kept_while_there_is_room(compiled, tmp_path, monkeypatch):
     (tmp_path / "max_map_count").write_text("100000000\n")
-    monkeypatch.setattr(programs, "LIMIT", tmp_path / "max_map_count")
+    monkeypatch.setattr(compilation, "LIMIT", tmp_path / "max_map_count")
     assert not release_programs()
     assert compiled._cache_size() == 1
 
 
 def test_programs_are_kept_where_the_system_has_no_limit(compiled, tmp_path, monkeypatch):
-    monkeypatch.setattr(programs, "LIMIT", tmp_path / "missing")
+    monkeypatch.setattr(compilation, "LIMIT", tmp_path / "missing")
     assert not release_programs()
     assert compiled._cache_size() == 1
 
 
 def test_programs_give_their_mappings_back_and_are_compiled_again(compiled, few_mappings):
     def mappings():
-        with programs.MAPPINGS.open("rb") as file:
+        with compilation.MAPPINGS.open("rb") as file:
             return sum(1 for _ in file)
 
     kept = [jax.jit(lambda x, k=k: jnp.sin(x) + k) for k in range(20)]
@@ -75,7 +75,7 @@ def test_programs_give_their_mappings_back_and_are_compiled_again(compiled, few_
 
 
 def test_a_new_run_makes_room(compiled, few_mappings):
-    make_loop(RunConfig(env="safe-pendulum", method="rs", seeds=(0,), episodes=1, horizon=3, budget=10))
+    Trainer(RunConfig(env="safe-pendulum", method="rs", seeds=(0,), episodes=1, horizon=3, budget=10))
     assert compiled._cache_size() == 0
 
 
@@ -179,16 +179,16 @@ def test_warm_up_compiles_first_and_later_plans_and_changes_nothing(small_agent,
 
 
 def test_the_fit_to_larger_buffers_is_compiled_before_they_are_needed(small_agent):
-    size = small_agent.learner.data.use.shape[1]
-    while small_agent.learner.rows + 2 * small_agent.task.episode_length <= size:
+    size = small_agent.state.data.use.shape[1]
+    while small_agent.num_transitions + 2 * small_agent.task.episode_length <= size:
         small_agent.remember(Transition(*(np.zeros((100, *s)) for s in ((3,), (), (), (1,), (3,)))))
     small_agent.reset()
     small_agent.learn(1)
-    small_agent._programs.ahead.wait()
+    small_agent._ahead.wait()
     with CompileClock(all_threads=True) as clock:
         small_agent.learn(1)
         small_agent.fit()
-    assert small_agent.learner.data.use.shape[1] == 2 * size
+    assert small_agent.state.data.use.shape[1] == 2 * size
     assert clock.programs <= 3  # doubling, counting and appending; the fits are ready
 
 
@@ -196,15 +196,15 @@ def test_runs_compile_nothing_after_the_first_planned_episode(tmp_path):
     how = dict(horizon=4, budget=30, net={"hidden": [8]}, fit={"max_steps": 40, "warm_steps": 20})
     for env in ("safe-pendulum", SIX_VALUES):
         config = config_from({"initial_episodes": 1}, "guss", env, (0, 1), episodes=4, **how)
-        loop, stages = make_loop(config), []
+        loop, stages = Trainer(config), []
         loop.on_stage = stages.append
         for _ in range(2):
-            loop.episode()
+            loop.iterate()
         assert "fitting the model" in stages
         with CompileClock(all_threads=True) as clock:
             for _ in range(2):
-                loop.episode()
-            loop.fit_final()
+                loop.iterate()
+            loop.prepare_final()
         assert clock.programs == 0, env
 
 

@@ -127,9 +127,9 @@ def test_the_learning_tables_show_the_stored_runs():
 
 
 def is_baseline(home):
-    from guss.methods import BASELINES
+    from guss.methods import METHODS
 
-    return json.loads((home / "config.json").read_text())["config"]["method"] in BASELINES.names()
+    return json.loads((home / "config.json").read_text())["config"]["method"] in METHODS.names()
 
 
 def cells_of(summary):

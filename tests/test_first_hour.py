@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import guss
-from guss.collect.inputs import Checked
+from guss.collect.inputs import InputChecker
 from guss.envs.adapters import no_cost_error
 from guss.errors import GussError, GussWarning
 from guss.models.unsafe_examples import examples_of
@@ -30,9 +30,11 @@ def test_saving_within_an_episode_warns_that_its_steps_are_not_saved(tmp_path):
 
 def test_a_tuple_is_no_transition_and_a_constraint_needs_a_parameter():
     agent = make_agent()
-    unchecked = getattr(Checked.transition, "__wrapped__", Checked.transition)  # as without the tests' type checks
+    unchecked = getattr(
+        InputChecker.transition, "__wrapped__", InputChecker.transition
+    )  # as without the tests' type checks
     with pytest.raises(GussError, match=r"expected a guss.Transition\(obs, action, .*\), got tuple"):
-        unchecked(Checked(agent.task), (np.zeros(3), np.zeros(1), 0.0, 0.0, np.zeros(3)), "step 0")
+        unchecked(InputChecker(agent.task), (np.zeros(3), np.zeros(1), 0.0, 0.0, np.zeros(3)), "step 0")
     with pytest.raises(GussError, match="changes nothing: give parameters"):
         agent.set_constraint("unsafe_angle")
 

@@ -21,7 +21,7 @@ from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.runs.config import RunConfig
-from guss.runs.planning_loop import PlanningLoop
+from guss.runs.trainer import Trainer
 
 FIT = {"max_steps": 40, "warm_steps": 20}
 SMALL = {"method": "s-rs", "horizon": 3, "budget": 30, "net": {"hidden": (8,)}, "fit": FIT}
@@ -50,7 +50,7 @@ def test_a_limit_changed_at_run_time_is_obeyed_by_the_next_plan(tmp_path):
     agent.set_constraint("beyond", limit=1e6)
     agent.act(obs)
     assert float(agent.last_plan.safe_share) == 1.0
-    assert float(agent.planned.constraints[0].cost.params["limit"]) == pytest.approx(1e6 - 0.01)
+    assert float(agent.planning_task.constraints[0].cost.params["limit"]) == pytest.approx(1e6 - 0.01)
     agent.observe(Transition(obs, agent.act(obs), None, None, np.full(2, 10.0)))  # steps are scored by it, too
     assert agent.reset() is None
     assert agent.history[-1].unsafe_pct == 0.0
@@ -83,7 +83,7 @@ def test_a_task_cannot_be_replaced_behind_the_agents_back():
 def test_the_threshold_of_a_learned_cost_is_a_constraint_parameter():
     agent = Agent(limited_task(step=None, reset=None, constraints=(Constraint("far"),)), **SMALL)
     agent.set_constraint("far", threshold=0.02)
-    assert float(agent.planned.constraints[0].cost.params["threshold"]) == pytest.approx(0.02)
+    assert float(agent.planning_task.constraints[0].cost.params["threshold"]) == pytest.approx(0.02)
     with pytest.raises(GussError, match="is a probability"):
         agent.set_constraint("far", threshold=1.5)
 
@@ -130,9 +130,9 @@ def test_a_cost_that_is_no_number_stops_a_run_at_that_step(bad):
 
     ENVS.add("drifting-test", spec, summary="a test's", origin="test")
     config = RunConfig(env="drifting-test", seeds=(0,), episodes=2, hard=("cost",), **settings_of("s-rs"))
-    loop = PlanningLoop(config)
+    loop = Trainer(config)
     with pytest.raises(GussError, match=r"episode 0, step 2, seed 0: info\[\"cost\"\].*Episodes before are kept"):
-        loop.episode()
+        loop.iterate()
     assert made[-1].steps == 3, "the system was driven on"
 
 
@@ -194,19 +194,21 @@ def test_the_end_is_learned_wherever_somebody_elses_system_is_acted_on():
     ends = "end of an episode"
     env = Drifting(ends_at=6)
     agent = Agent(env, task=known, **SMALL)
-    assert ends in agent.planned.unknown
+    assert ends in agent.planning_task.unknown
     agent.learn(2)
     assert [e.steps for e in agent.history] == [6, 6]
-    ended = np.asarray(agent.learner.data.told)[0, :12, -1]
+    ended = np.asarray(agent.state.data.told)[0, :12, -1]
     assert ended.tolist() == [0.0] * 5 + [1.0] + [0.0] * 5 + [1.0]
-    assert ends in Agent(known, **SMALL).planned.unknown  # a loop of the user's
-    assert ends not in Agent(known.replace(learns_end=False), **SMALL).planned.unknown
-    assert ends not in Agent(pendulum_task(), **SMALL).planned.unknown  # never ends early
+    assert ends in Agent(known, **SMALL).planning_task.unknown  # a loop of the user's
+    assert ends not in Agent(known.replace(learns_end=False), **SMALL).planning_task.unknown
+    assert ends not in Agent(pendulum_task(), **SMALL).planning_task.unknown  # never ends early
     simulated = make_task(ACTIONS["continuous"])
-    assert ends not in Agent(simulated, **SMALL).planned.unknown
-    assert ends not in Agent(simulated, model="oracle").planned.unknown
+    assert ends not in Agent(simulated, **SMALL).planning_task.unknown
+    assert ends not in Agent(simulated, model="oracle").planning_task.unknown
     known = known.replace(step=lambda obs, action, key: obs, reset=lambda key: jnp.zeros(1))
-    assert ends in Agent(env, task=known, **SMALL).planned.unknown, "an environment is acted on, not the simulation"
+    assert ends in Agent(env, task=known, **SMALL).planning_task.unknown, (
+        "an environment is acted on, not the simulation"
+    )
 
 
 def test_a_model_of_a_simulation_is_deployed_on_the_system_itself(tmp_path):

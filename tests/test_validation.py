@@ -13,7 +13,7 @@ from guss.errors import GussError
 from guss.methods.settings import AgentSettings, settings_from, settings_from_json
 from guss.plugins import load_preset
 from guss.runs.config import RunConfig, config_from, seeds_from
-from guss.runs.lifecycle import make_loop
+from guss.runs.trainer import Trainer
 from guss.validation import build, convert
 
 
@@ -218,7 +218,7 @@ def test_python_calls_are_checked_too():
 def test_buffers_beyond_memory_are_refused_by_a_limit():
     config = config_from({}, "guss", "safe-pendulum", (0, 1), episodes=10**8)
     with pytest.raises(GussError, match=r"more than the limit of 8589934592 bytes; .*GUSS_MAX_BUFFER_BYTES="):
-        make_loop(config)
+        Trainer(config)
 
 
 def test_types_can_be_given_directly():

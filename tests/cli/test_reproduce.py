@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from guss import loading
+from guss import plugins
 from guss.cli import table_display
 from guss.cli.reproduce import Toy
 from guss.errors import GussError
@@ -36,10 +36,10 @@ TINY = """
     warm_steps = 10
 """
 PLUGIN = """
-    from guss import loading
+    from guss import plugins
 
-    presets = loading._presets
-    loading._presets = lambda: presets() | {"safe-pendulum-quick": loading.Path("tiny.toml")}
+    presets = plugins._presets
+    plugins._presets = lambda: presets() | {"safe-pendulum-quick": plugins.Path("tiny.toml")}
 """
 TABLE = ("reproduce", "table1", "--preset", "quick", "--seeds", "1")
 PENDULUM = (*TABLE, "--env", "safe-pendulum")
@@ -49,8 +49,8 @@ PENDULUM = (*TABLE, "--env", "safe-pendulum")
 def tiny(monkeypatch, tmp_path):
     """Quick is quicker still."""
     (tmp_path / "tiny.toml").write_text(textwrap.dedent(TINY))
-    presets = loading._presets()
-    monkeypatch.setattr(loading, "_presets", lambda: presets | {"safe-pendulum-quick": tmp_path / "tiny.toml"})
+    presets = plugins._presets()
+    monkeypatch.setattr(plugins, "_presets", lambda: presets | {"safe-pendulum-quick": tmp_path / "tiny.toml"})
 
 
 @pytest.fixture

@@ -31,23 +31,23 @@ def test_runs_that_are_meant_to_be_random_or_plan_say_nothing(guss_here):
 
 
 def test_an_interrupt_shows_the_command_that_resumes(guss_here, tmp_path, monkeypatch):
-    from guss.runs.planning_loop import PlanningLoop
+    from guss.runs.trainer import Trainer
 
-    play = PlanningLoop.play
+    collect = Trainer.collect
 
-    def interrupted(loop, number, *words):
+    def interrupted(trainer, keys, number, *words):
         if number == 1:
             raise KeyboardInterrupt
-        return play(loop, number, *words)
+        return collect(trainer, keys, number, *words)
 
-    monkeypatch.setattr(PlanningLoop, "play", interrupted)
+    monkeypatch.setattr(Trainer, "collect", interrupted)
     process = guss_here("run", *SMALL, "--episodes", 2, "--out", "it's here", check=130)
     (home,) = (tmp_path / "it's here").iterdir()
     command = process.stderr.strip().partition("; resume with: ")[2]
     assert shlex.split(command) == ["guss", "run", "--resume", f"it's here/{home.name}"]
     process = guss_here(*shlex.split(command)[1:], "--quiet", check=130)
     assert command in process.stderr, "also when it was resumed"
-    monkeypatch.setattr(PlanningLoop, "play", play)
+    monkeypatch.setattr(Trainer, "collect", collect)
     guss_here(*shlex.split(command)[1:], "--quiet", "--no-figures", check=0)
     assert len(read_episodes(home)) == 2
 

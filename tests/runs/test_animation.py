@@ -18,11 +18,11 @@ from guss.envs.pendulum import VIEW, pendulum_task
 from guss.errors import GussError
 from guss.reports.run_summary import summarise_run
 from guss.runs.animation import make_film, read_film, rounded, some_plans, write_film
+from guss.runs.lifecycle import checkpoint_path, read_config, resume_run, run_one
 from guss.runs.pack import pack_run
 from guss.runs.replay import Replay
 from guss.runs.state_maps import make_maps, read_maps, write_maps
 from guss.runs.store import packed_bytes, read_lines, trace_path, write_json
-from guss.runs.lifecycle import checkpoint_path, read_config, resume_run, run_one
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations
 

@@ -16,10 +16,10 @@ from guss.reports.replay_figure import write_replay
 from guss.reports.run_summary import summarise_run, write_figures
 from guss.runs.config import RunConfig
 from guss.runs.evaluation import evaluate
-from guss.runs.planning_loop import PlanningLoop
+from guss.runs.lifecycle import run_one
 from guss.runs.replay import Replay
 from guss.runs.store import read_lines, trace_path
-from guss.runs.lifecycle import run_one
+from guss.runs.trainer import Trainer
 
 LENGTH = 30
 SHORT = {"guss/SafeCarGoal-v0": car_task, "guss/SafeCarGoalFull-v0": full_task}
@@ -91,11 +91,11 @@ def test_plans_in_copies_of_the_simulator():
     """The oracle of a host environment: nothing learned, and the next state predicted is the one that comes."""
     small = {"method": "s-rs", "planner": {}, "budget": 4, "seeds": (3,)}
     full = config(env="short-car-full", model="oracle", initial_episodes=0, **small)
-    loop = PlanningLoop(full)
-    assert loop.task.step is not None
-    [played], news, _ = loop.episode()
-    assert news.phase == "plan"
-    assert played.moves.obs.shape == (LENGTH, 1, 65)
+    trainer = Trainer(full)
+    assert trainer.task.step is not None
+    found = trainer.iterate()
+    assert found.summary.phase == "plan"
+    assert found.trajectory.obs.shape == (1, 1, LENGTH, 65)
 
 
 @pytest.mark.parametrize("name", ["safe-car-goal", "safe-car-goal-learned", "safe-car-goal-paper"])

@@ -14,10 +14,10 @@ from guss.errors import GussError
 from guss.reports.run_summary import summarise_run
 from guss.runs.evaluation import evaluate
 from guss.runs.extension import Extension
+from guss.runs.lifecycle import final_models, newest_checkpoint, read_config, resume_run, run_one
 from guss.runs.pack import pack_run
 from guss.runs.replay import Replay
 from guss.runs.rows import read_episodes
-from guss.runs.lifecycle import final_models, newest_checkpoint, read_config, resume_run, run_one
 
 FIRST, ALL = 2, 4
 ORIGIN_LATER = {"command": "guss run --resume", "commit": "abc", "date": "now", "machine": {}}
@@ -86,7 +86,7 @@ def test_an_interrupted_extension_is_resumed(finished, longer, tmp_path):
 def interrupt(home):
     """Before its first new episode is over."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("guss.runs.planning_loop.PlanningLoop.episode", raise_stop)
+        patch.setattr("guss.runs.trainer.Trainer.iterate", raise_stop)
         resume_run(home, more=Extension(ALL))
 
 

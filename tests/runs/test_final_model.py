@@ -11,14 +11,17 @@ from test_learning import ORIGIN, config, short_pendulum
 from test_resume import Stop, stop_after
 
 from guss import checkpoint
+from guss import keys as streams
 from guss.agent import Agent
+from guss.collect.trajectories import episode_metrics
 from guss.constraint import Constraint
 from guss.envs.pendulum import SafePendulumEnv
 from guss.errors import GussError, GussWarning
 from guss.runs.evaluation import evaluate
 from guss.runs.fit import fit_log, log_of_run
-from guss.runs.store import per_episode, read_lines
-from guss.runs.lifecycle import FINAL, _finish, final_models, make_loop, newest_checkpoint, resume_run, run_one
+from guss.runs.lifecycle import FINAL, _finish, final_models, newest_checkpoint, resume_run, run_one
+from guss.runs.store import read_lines
+from guss.runs.trainer import Trainer
 from guss.types import ContinuousActions
 
 EPISODES = 3
@@ -40,16 +43,21 @@ def assert_equal(ours, theirs):
         np.testing.assert_array_equal(array, theirs[name], err_msg=name)
 
 
+def num_fits(agent):
+    return int(agent.state.fits[0])
+
+
 # ------------------------------------------------------------------------------------------------------ the final model
 
 
 def test_the_final_model_is_fitted_to_all_episodes(whole):
-    learner, told = fit_log(log_of_run(whole), in_turn=True, test=False)
-    leaves, _ = jax.tree_util.tree_flatten_with_path({"models": learner.models})
+    log = log_of_run(whole)
+    state, told = fit_log(log, in_turn=True, test=False)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(log.method().prepared(state))
     assert_equal(arrays_of(whole), {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves})
     assert told[-1].rows == 25 * EPISODES
     last, final = newest_checkpoint(whole), final_models(whole, EPISODES)
-    assert (last.meta["learner"]["fits"], final.meta["learner"]["fits"]) == (EPISODES - 1, EPISODES)
+    assert (last.arrays[".fits"][0], final.arrays[".fits"][0]) == (EPISODES - 1, EPISODES)
     assert any((last.arrays[name] != array).any() for name, array in final.arrays.items())
     assert set(final.arrays) < set(last.arrays), "data are in the checkpoint already"
 
@@ -70,10 +78,10 @@ def test_an_evaluation_uses_the_final_model(tmp_path, whole):
 
 
 def models_in(stored):
-    """The models of a checkpoint as a loop has them."""
-    loop = make_loop(config(episodes=EPISODES))
-    loop.restore(stored)
-    return loop.learned
+    """The models of a checkpoint, as if they were the final ones."""
+    trainer = Trainer(config(episodes=EPISODES))
+    trainer.restore(stored)
+    return trainer.method.prepared(trainer.state._replace(fitted=trainer.state.data.filled))
 
 
 def test_resuming_a_finished_run_makes_a_final_model_that_is_missing_or_damaged(tmp_path, whole):
@@ -101,9 +109,9 @@ def test_an_unfinished_run_has_no_final_model(tmp_path, whole):
         assert evaluate(home, 1).trained_episodes == 2
     with pytest.warns(GussWarning, match="fitted now to its 2 episodes"):
         agent = Agent.from_run(home, seed=4)
-    assert (agent.episode, agent.learner.rows, agent.learner.fits) == (2, 50, 2)
+    assert (agent.episode, agent.num_transitions, num_fits(agent)) == (2, 50, 2)
     agent.act(OBS)
-    assert agent.learner.fits == 2
+    assert num_fits(agent) == 2
 
 
 def test_what_learns_no_model_has_no_final_one(tmp_path):
@@ -116,12 +124,12 @@ def test_what_learns_no_model_has_no_final_one(tmp_path):
 def test_a_final_fit_that_diverges_keeps_the_last_good_model(tmp_path, whole):
     home = shutil.copytree(whole, tmp_path / "run")
     (home / FINAL).unlink()
-    loop = make_loop(config(episodes=EPISODES))
-    loop.restore(newest_checkpoint(home))
-    data = loop.learner.data
-    loop.learner.data = data._replace(next_obs=data.next_obs.at[1].multiply(np.nan))
+    trainer = Trainer(config(episodes=EPISODES))
+    trainer.restore(newest_checkpoint(home))
+    data = trainer.state.data
+    trainer.state = trainer.state._replace(data=data._replace(next_obs=data.next_obs.at[1].multiply(np.nan)))
     with pytest.warns(GussWarning, match=r"diverged \(seeds \[4\]\): the models fitted before that episode are kept"):
-        _finish(home, loop, None)
+        _finish(home, trainer, None)
     last = newest_checkpoint(home)
     assert_equal(arrays_of(home), {name: last.arrays[name] for name in arrays_of(home)})
     for use in (lambda: evaluate(home, 1), lambda: Agent.from_run(home).act(OBS)):
@@ -133,23 +141,23 @@ def test_a_final_fit_that_diverges_keeps_the_last_good_model(tmp_path, whole):
 
 
 def test_an_agent_of_a_run_does_what_the_run_would_have_done_next_and_continues_to_learn(tmp_path, whole):
-    loop = make_loop(config(episodes=EPISODES))
+    trainer = Trainer(config(episodes=EPISODES))
     final, last = final_models(whole, EPISODES), newest_checkpoint(whole)
-    loop.restore(checkpoint.Stored(final.path, final.meta, last.arrays | final.arrays))
-    keys = jax.vmap(lambda key: jax.random.fold_in(key, EPISODES))(loop.keys)
-    expected = per_episode(loop.task, loop.play(EPISODES, keys, random=False))[0]
+    trainer.restore(checkpoint.Stored(final.path, final.meta, last.arrays | final.arrays))
+    trajectory, _ = trainer.collect(streams.episodes(trainer.keys, EPISODES, 1), EPISODES, random=False)
+    expected = [mine[0].mean_reward for mine in episode_metrics(trainer.task, trajectory)]
     for row, seed in enumerate((3, 4)):
         agent = Agent.from_run(whole, seed=seed)
         rows = [line for line in read_lines(whole / "episodes.jsonl") if line["seed"] == seed]
         assert [e.mean_reward for e in agent.history] == [line["mean_reward"] for line in rows]
-        assert (agent.phase, agent.seed, agent.learner.rows) == ("plan", seed, 25 * EPISODES)
+        assert (agent.phase, agent.seed, agent.num_transitions) == ("plan", seed, 25 * EPISODES)
         np.testing.assert_allclose(agent.fit().nll, np.asarray(final.meta["report"][1])[row])
-        assert agent.learner.fits == EPISODES, "there is nothing new to fit"
+        assert num_fits(agent) == EPISODES, "there is nothing new to fit"
         (episode,) = agent.learn(1)
         assert episode.mean_reward == pytest.approx(expected[row], abs=1e-3)
         assert "r2_horizon" in episode.model
         agent.learn(1)
-        assert agent.learner.fits == EPISODES + 1
+        assert num_fits(agent) == EPISODES + 1
     agent.save(tmp_path / "agent.ckpt")
     np.testing.assert_array_equal(Agent.load(tmp_path / "agent.ckpt", short_pendulum()).act(OBS), agent.act(OBS))
     np.testing.assert_array_equal(Agent.from_run(whole).act(OBS), Agent.from_run(whole, seed=3).act(OBS))
@@ -226,7 +234,7 @@ def test_an_agent_is_loaded_for_any_system_with_the_same_spaces_and_constraints(
     system = short_pendulum(name="rig", actions=ContinuousActions((low,), (2.0,)), episode_length=1000)
     expected = agent.act(OBS)
     for meta in (stored.meta, old):
-        checkpoint.save(path, "agent", meta, agent.learner.state)
+        checkpoint.save(path, "agent", meta, agent.state)
         np.testing.assert_allclose(Agent.load(path, system).act(OBS), expected, atol=1e-3)
         with pytest.raises(GussError, match="learned with other spaces or constraints than this system's: actions con"):
             Agent.load(path, short_pendulum(actions=ContinuousActions((-2.0,), (2.1,))))

@@ -18,9 +18,9 @@ from guss.reports.inventory import read_record
 from guss.runs.config import RunConfig
 from guss.runs.final_model import agent_of_run
 from guss.runs.fit import fit_log, log_of_run
+from guss.runs.lifecycle import checkpoint_after, resume_run, run_one
 from guss.runs.replay import Replay
 from guss.runs.rows import num_random, read_episodes
-from guss.runs.lifecycle import checkpoint_after, resume_run, run_one
 from guss.types import Transition
 
 LENGTH = 30
@@ -94,10 +94,10 @@ def test_replays_fits_and_reports_follow_the_records(stored):
     count = num_random(rows)
     assert not Replay(stored, count - 1, None).thinks
     assert Replay(stored, count, None).thinks
-    learner, told = fit_log(log_of_run(stored), in_turn=True, test=True)
+    state, told = fit_log(log_of_run(stored), in_turn=True, test=True)
     assert [news.episodes for news in told] == list(range(count, 6))
-    models = checkpoint_after(stored, 6).restore(learner.state)["models"]
-    assert all(map(np.array_equal, jax.tree.leaves(models), jax.tree.leaves(learner.models)))
+    models = checkpoint_after(stored, 6).restore(state).models
+    assert all(map(np.array_equal, jax.tree.leaves(models), jax.tree.leaves(state.models)))
     title = draw_learning([read_record(stored)]).axes[0].get_title()
     assert title.endswith(f"(episode 1 to {count} at random)")
 

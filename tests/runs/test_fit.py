@@ -18,8 +18,8 @@ from guss.models.evaluation import plain
 from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.runs.fit import fit_log, log_of_files, log_of_run, save_models, task_of
-from guss.runs.store import digest_of, read_lines
 from guss.runs.lifecycle import newest_checkpoint, resume_run, run_one
+from guss.runs.store import digest_of, read_lines
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def models_of(path, kind):
 
 def test_a_model_fitted_to_the_traces_is_the_one_of_the_run(stored, tmp_path):
     log = log_of_run(stored)
-    learner, told = fit_log(log, in_turn=True, test=True)
-    files = save_models(tmp_path, log, learner, told[-1])
+    state, told = fit_log(log, in_turn=True, test=True)
+    files = save_models(tmp_path, log, state, told[-1])
     assert [path.name for path in files] == ["seed3.ckpt", "seed4.ckpt"]
     run = models_of(newest_checkpoint(stored).path, "run")
     assert len(run) > 5
@@ -89,16 +89,16 @@ def test_a_fitted_model_acts_and_goes_on_learning(stored, tmp_path):
         method="rs", horizon=3, budget=20, net=ModelSettings(hidden=(8,)), fit=FitSettings(epochs=3)
     )
     log = log_of_files(trace, task, settings, seed=5)
-    learner, told = fit_log(log, in_turn=False, test=False)
+    state, told = fit_log(log, in_turn=False, test=False)
     assert [news.rows for news in told] == [200]
     assert told[0].r2_horizon is None
-    (path,) = save_models(tmp_path, log, learner, told[-1])
+    (path,) = save_models(tmp_path, log, state, told[-1])
     agent = Agent.load(path, task)
     assert agent.phase == "plan"
     assert agent.act([1.0, 0.0, 0.0]).shape == (1,)
     np.testing.assert_array_equal(agent.fit().r2, np.asarray(told[-1].report.r2)[0])
     agent.learn(1)
-    assert agent.learner.rows == 225
+    assert agent.num_transitions == 225
     assert Agent.load(path, task.replace(name="another name")).phase == "plan"
     narrow = task.replace(actions=type(task.actions)((-1.0,), (1.0,)))
     with pytest.raises(
@@ -121,9 +121,11 @@ def test_data_alone_make_a_model_that_is_judged(stored):
     assert task_of(one).episode_length == 5, "one long log comes in pieces, so that one can be kept for judging"
     costs = np.concatenate([one.cost, one.cost], axis=1)
     for names, known in ((None, ["cost 0", "cost 1"]), (("b", "a"), ["b", "a"])):
-        several = task_of(one._replace(cost=costs, cost_names=names))
+        several = task_of(one._replace(trajectory=one.trajectory._replace(cost=costs), cost_names=names))
         assert [constraint.name for constraint in several.constraints] == known
-        log_of_files(one._replace(cost=costs, cost_names=names), several, AgentSettings(), 0)
+        log_of_files(
+            one._replace(trajectory=one.trajectory._replace(cost=costs), cost_names=names), several, AgentSettings(), 0
+        )
 
 
 def test_a_run_starts_from_logged_data_and_keeps_them(stored, tmp_path):
@@ -131,7 +133,9 @@ def test_a_run_starts_from_logged_data_and_keeps_them(stored, tmp_path):
     settings = config(episodes=2, initial_episodes=0, data=digest_of(data), data_rows=25)
     home = run_one(settings, tmp_path, ORIGIN, data=data)
     assert [row["phase"] for row in read_lines(home / "episodes.jsonl")] == ["plan"] * 4
-    assert newest_checkpoint(home).meta["learner"] == {"fits": 2, "filled": 75, "capacity": 75}
+    arrays = newest_checkpoint(home).arrays
+    assert [arrays[name].tolist() for name in (".fits", ".fitted", ".data.filled")] == [[2, 2], [50, 50], [75, 75]]
+    assert arrays[".data.use"].shape == (2, 75)
     assert log_of_run(home, 0).episodes == [], "what the first episode was planned with"
     _, told = fit_log(log_of_run(home), in_turn=True, test=True)
     timings = read_lines(home / "timings.jsonl")

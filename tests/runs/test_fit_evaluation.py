@@ -15,8 +15,8 @@ from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.plugins import load_object
 from guss.runs.config import RunConfig
-from guss.runs.store import read_lines
 from guss.runs.lifecycle import run_one
+from guss.runs.store import read_lines
 
 FAST = ("--fit", "max_steps=60", "--net", "hidden=[8]", "--horizon", "2")
 
@@ -150,4 +150,4 @@ def test_a_fitted_model_loads_with_what_its_preset_learns(tmp_path, guss_here):
     task = load_object(f"{tmp_path / 'plant.py'}:task")
     agent = Agent.load(tmp_path / "models" / "log" / "model.ckpt", task)
     assert agent.act(np.zeros(1)).shape == (1,)
-    assert float(agent.planned.constraints[0].cost.params["threshold"]) == pytest.approx(0.04)
+    assert float(agent.planning_task.constraints[0].cost.params["threshold"]) == pytest.approx(0.04)

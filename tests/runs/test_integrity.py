@@ -12,9 +12,9 @@ from test_learning import ORIGIN, config
 from guss import checkpoint
 from guss.errors import GussError, GussWarning
 from guss.runs.evaluation import evaluate
+from guss.runs.lifecycle import newest_checkpoint, resume_run, run_one
 from guss.runs.replay import Replay
 from guss.runs.store import read_lines, trace_path
-from guss.runs.lifecycle import newest_checkpoint, resume_run, run_one
 
 EPISODES = 4
 PLANT = """

@@ -7,15 +7,17 @@ import resource
 import struct
 import sys
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from guss.collect.host import Played
+from guss.collect.trajectories import episode_metrics, from_columns
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
 from guss.runs.loggers import check_writers, open_writers
-from guss.runs.store import read_lines, store_episodes
+from guss.runs.store import read_lines, store_iteration
+from guss.runs.trainer import Iteration
 from guss.types import Transition
 
 STEPS, SEEDS = 25, (3, 4)
@@ -28,20 +30,22 @@ def finish_episode(home, number, reward=0.0):
     obs = np.zeros((STEPS, 2, 3), np.float32)
     cost = np.zeros((STEPS, 2, 1), np.float32)
     cost[: 5 * number, 1] = 1.0
-    moves = Transition(
+    columns = Transition(
         obs=obs,
         action=np.zeros((STEPS, 2, 1), np.float32),
         reward=np.full((STEPS, 2), reward, np.float32) + np.asarray([0.0, 1.0], np.float32)[None],
         cost=cost,
         next_obs=obs,
     )
+    trajectory = from_columns(task, Transition(*(np.swapaxes(x, 0, 1)[:, None] for x in columns)))
     timing = {"episode": number, "fit_seconds": 2.0, "plan_seconds": 3.5, "compile_seconds": 0.25}
     if number:
         timing |= {"nll": [-1.0, -2.0], "r2": [[0.9, 0.8, 0.7], [0.6, 0.5, 0.4]], "ks": [[0.1] * 3, [0.3] * 3]}
         timing |= {"r2_horizon": [[0.5, 0.5, 0.5], [0.25, 0.25, 0.25]], "best_epoch": [7, 8]}
     (home / "traces").mkdir(parents=True, exist_ok=True)
-    phase, before = "plan" if number else "random", np.full(2, STEPS * number)
-    store_episodes(home, SEEDS, task, number, phase, [Played.whole(task, moves)], timing, before)
+    summary = SimpleNamespace(phase="plan" if number else "random")
+    found = Iteration(trajectory, episode_metrics(task, trajectory), {}, summary, timing)
+    store_iteration(home, SEEDS, number, found, np.full(2, STEPS * (number + 1)))
     rows = [row for row in read_lines(home / "episodes.jsonl") if row["episode"] == number]
     return rows[-2:], timing
 

@@ -7,15 +7,15 @@ import textwrap
 import gymnasium
 import pytest
 
-from guss.envs import finding
+from guss.envs import lookup
 from guss.envs.pendulum import SafePendulumEnv
 from guss.errors import GussError
 from guss.runs.config import RunConfig, spec_of_run
+from guss.runs.lifecycle import read_config, run_one
 from guss.runs.pack import pack_run
 from guss.runs.paths import place_of
 from guss.runs.replay import Replay
 from guss.runs.store import run_folder
-from guss.runs.lifecycle import read_config, run_one
 
 PLANT = """
     from guss.envs.pendulum import pendulum_task
@@ -56,7 +56,7 @@ def test_a_run_finds_what_it_names_from_another_folder(project, tmp_path, guss_c
     monkeypatch.chdir(elsewhere)
     assert Replay(home, 1, None).verdict() == "episode 1 of seed 0, random actions"
     (moved / "envs").rename(moved / "gone")
-    finding._own.cache_clear()
+    lookup._own.cache_clear()
     with pytest.raises(GussError) as error:
         spec_of_run(read_config(home))
     assert str(error.value) == (

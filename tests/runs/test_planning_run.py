@@ -16,8 +16,8 @@ from guss.models.training import FitSettings
 from guss.plugins import load_preset
 from guss.reports.run_summary import summarise_run
 from guss.runs.config import RunConfig
-from guss.runs.store import by_seed, read_lines
 from guss.runs.lifecycle import run_one
+from guss.runs.store import by_seed, read_lines
 
 ORIGIN = {"command": "test"}
 

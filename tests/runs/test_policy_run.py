@@ -18,9 +18,9 @@ from guss.reports.inventory import read_record
 from guss.reports.run_summary import summarise_run
 from guss.runs.config import RunConfig
 from guss.runs.evaluation import evaluate
+from guss.runs.lifecycle import read_config, resume_run, run_one
 from guss.runs.replay import Replay
 from guss.runs.store import read_lines, trace_path
-from guss.runs.lifecycle import read_config, resume_run, run_one
 
 TINY = {"hidden": [8], "batch": 20}
 

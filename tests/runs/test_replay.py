@@ -18,8 +18,8 @@ from guss.errors import GussError
 from guss.reports.replay_dimensions import DimPanels, drawn_dims, find_dims
 from guss.reports.replay_figure import Stage, ViewPanels, write_replay
 from guss.reports.run_summary import write_figures
-from guss.runs.replay import Looked, Replay
 from guss.runs.lifecycle import run_one
+from guss.runs.replay import Looked, Replay
 from guss.runs.views import BehaviourMap
 from guss.task import Grid
 from guss.types import ContinuousActions, Observations

@@ -17,9 +17,9 @@ from test_learning import ORIGIN, config
 
 from guss.errors import GussError
 from guss.runs.evaluation import evaluate
+from guss.runs.lifecycle import final_models, newest_checkpoint, resume_run, run_one
 from guss.runs.lock import locked
 from guss.runs.store import read_lines
-from guss.runs.lifecycle import final_models, newest_checkpoint, resume_run, run_one
 
 EPISODES = 4
 

@@ -11,11 +11,11 @@ from test_learning import ORIGIN, config
 from guss.cli.table_display import BatchProgress
 from guss.errors import GussError
 from guss.runs.forecast import COMPILE, expected_seconds
+from guss.runs.lifecycle import FINAL, run_one
 from guss.runs.lock import locked
 from guss.runs.store import read_lines
 from guss.runs.suite import Batch, Job
 from guss.runs.table1 import ENVIRONMENTS, METHODS, NUM_SEEDS, PRESETS, table1_runs
-from guss.runs.lifecycle import FINAL, run_one
 
 
 class Notes:

@@ -188,7 +188,8 @@ def _continue(home: Path, trainer: Trainer, on_episode: OnEpisode, on_step: OnSt
         while not trainer.over:
             first, found = trainer.done, trainer.iterate(on_step)
             with writing(home):
-                rows = store_iteration(home, trainer, first, found)
+                seeds, stores_all = trainer.config.seeds, trainer.method.stores_all
+                rows = store_iteration(home, seeds, first, found, trainer.steps, stores_all)
                 sums = {name: tally.update() for name, tally in tallies.items()}
                 save_checkpoint(home, trainer.done, trainer.meta() | {"records": sums}, trainer.state)
                 for name in DERIVED:

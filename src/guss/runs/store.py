@@ -36,7 +36,7 @@ from guss.files import file_error
 from guss.limits import MAX_PACKED, read_gzip
 
 if TYPE_CHECKING:
-    from guss.runs.trainer import Iteration, Trainer
+    from guss.runs.trainer import Iteration
 
 SCHEMA = 1
 
@@ -189,17 +189,18 @@ def read_start(home: Path, digest: str | None) -> Dataset | None:
     return data
 
 
-def store_iteration(home: Path, trainer: Trainer, first: int, found: Iteration) -> list[dict[str, Any]]:
+def store_iteration(
+    home: Path, seeds: Sequence[int], first: int, found: Iteration, steps: np.ndarray, stores_all: bool = True
+) -> list[dict[str, Any]]:
     """Episodes of every seed, numbered from `first`: their traces, then their lines, which are returned.
 
-    Without `Method.stores_all` only the first is kept step by step.
+    `steps`: real steps of each seed, these included. Without `stores_all` only the first is kept step by step.
     """
-    seeds, trajectory = trainer.config.seeds, found.trajectory
-    rows = []
-    total = trainer.steps - [sum(one.steps for one in mine) for mine in found.metrics]
+    trajectory, rows = found.trajectory, []
+    total = steps - [sum(one.steps for one in mine) for mine in found.metrics]
     for number in range(trajectory.valid.shape[1]):
         for i, seed in enumerate(seeds):
-            if trainer.method.stores_all or number == 0:
+            if stores_all or number == 0:
                 columns, buffer = trace_columns(episode_of(trajectory, i, number)), io.BytesIO()
                 np.savez_compressed(buffer, **columns)  # type: ignore[arg-type]
                 write_atomically(trace_path(home, seed, first + number), buffer.getvalue())
