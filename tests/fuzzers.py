@@ -41,8 +41,8 @@ from guss.runs.evaluation import Evaluation  # noqa: F401  (imports what `guss e
 from guss.runs.final_model import _history, learned_state
 from guss.runs.fit import log_of_files, task_of
 from guss.runs.integrity import kept_records
-from guss.runs.store import run_folder, write_packed
 from guss.runs.lifecycle import make_loop, newest_checkpoint, read_config, run_one
+from guss.runs.store import run_folder, write_packed
 from guss.validation import check_seed
 
 ROOT = Path(__file__).resolve().parents[1]

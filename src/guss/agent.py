@@ -13,27 +13,26 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from jaxtyping import PyTree
 
-from guss import agent_file, checkpoint
+from guss import agent_episodes, agent_file, checkpoint
 from guss import keys as streams
 from guss.checkpoint import Stored
 from guss.collect.compiled import EPISODES, CompiledCollector
 from guss.collect.datasets import Columns, Dataset
 from guss.collect.exploration import random_action
 from guss.collect.host import act_all, begin_all
-from guss.collect.inputs import HostSystem, InputChecker, check_steps, read_logged, resolve
-from guss.collect.trajectories import check_finite, episode_metrics, from_steps, hard_violations
-from guss.compilation import AT_ONCE, Ahead, begin_programs, strong
+from guss.collect.inputs import InputChecker, read_logged, resolve
+from guss.collect.trajectories import episode_metrics, hard_violations
+from guss.compilation import Ahead, begin_programs, strong
 from guss.errors import GussError, GussWarning
 from guss.explanation import Choice, Explanation, Search, explain
-from guss.history import Episode, is_initial, model_record
+from guss.history import Episode, OpenEpisode, is_initial, model_record
 from guss.methods.factory import make_method
 from guss.methods.planning import EVALUATION, check_fit, plan_all
 from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
@@ -41,20 +40,12 @@ from guss.models.evaluation import FitReport
 from guss.models.unsafe_examples import Knowledge
 from guss.planners.engine import Diagnostics
 from guss.plugins import find_preset
-from guss.progress import learning_progress
 from guss.task import Task
 from guss.types import Method, Trajectory, Transition
-from guss.validation import check_seed, convert
+from guss.validation import check_seed
 
 PLAN = "plan"
 """Name of the program for one step, where it is compiled ahead."""
-
-
-@partial(jax.jit, compiler_options=AT_ONCE)
-def _episode_keys(key: PRNGKeyArray, episode: Int[Array, ""]) -> tuple[PRNGKeyArray, ...]:
-    """Of an agent's key: for the episode, its reset, its steps, its random actions, and the fit before it."""
-    key = streams.episode(key, episode)
-    return key, streams.reset(key), streams.steps(key), streams.exploration(key)[1], streams.fit(key)
 
 
 class Agent:
@@ -105,11 +96,7 @@ class Agent:
         self._choice: Choice | None = None
         self._report: FitReport | None = None
         self._knowledge = Knowledge()
-        self._fit_seconds = self._plan_seconds = 0.0
-        self._steps: list[tuple[Transition, bool]] = []  # of the episode under way; whether to learn from them
-        self._aux: list[PyTree] = []
-        self._terminated = False
-        self._acts = 0
+        self._open = OpenEpisode()
         self._carry: PyTree = ()
         self._ahead = Ahead()
         self._begin()
@@ -164,7 +151,7 @@ class Agent:
 
     def act(self, obs: Any) -> np.ndarray:
         """The action to take now, as a NumPy array (a scalar array for a single discrete choice)."""
-        step = len(self._steps)
+        step = len(self._open.steps)
         where = f"episode {self.episode}, step {step}"
         array = self.inputs.obs(obs, where)
         self._compile_ahead()
@@ -179,25 +166,25 @@ class Agent:
             started = time.perf_counter()
             self._ahead.wait(EVALUATION, PLAN)
             action, search = self._decide(array)
-        self._acts += 1
-        self._plan_seconds += time.perf_counter() - started
+        self._open.acts += 1
+        self._open.plan_seconds += time.perf_counter() - started
         self._choice = Choice(self.phase, self.episode, step, array, np.asarray(action), self.task, search)
         return self.inputs.outward(action)
 
     def _decide(self, obs: np.ndarray) -> tuple[np.ndarray, Search | None]:
         """The method's action; and the search, if it planned."""
         if not self.method.plans:
-            states, t = self.method.acting(self.state), np.int32(self._acts)
+            states, t = self.method.acting(self.state), np.int32(self._open.acts)
             keys = self._key_steps[None, None]
             action, self._carry, aux = act_all(self.method, states, self._carry, obs[None, None], keys, t)
-            self._aux.append(aux)
-            return np.asarray(action)[0, 0], None
+            self._open.aux.append(aux)
+            return np.asarray(action[0, 0]), None
         arguments = self._plan_arguments(obs)
         plan = plan_all(*arguments)
         search = Search(*(*arguments, plan))
         self._carry = jax.tree.map(lambda x: x[:, None], plan.memory)
         self.last_plan = jax.tree.map(lambda x: x[0], jax.device_get(plan.diagnostics))
-        return np.asarray(plan.action)[0], search
+        return np.asarray(plan.action[0]), search
 
     def explain(self) -> Explanation:
         """Why the last action was chosen: `print(agent.explain())`. The first call compiles the planner once more."""
@@ -224,19 +211,18 @@ class Agent:
         ended it itself, which is learned. `use=False`: not to be learned from, as when the system was moved by hand. A
         transition that is not usable is an error, and nothing of it is kept.
         """
-        where = f"episode {self.episode}, step {len(self._steps)}"
+        where = f"episode {self.episode}, step {len(self._open.steps)}"
         move = self.inputs.transition(transition, where)
-        self._steps.append((move, use))
-        self._terminated = terminated
+        self._open.add(move, use, terminated)
         stop = bool(hard_violations(self.task, np.asarray(move.cost)))
-        over = end or terminated or stop or len(self._steps) >= self.task.episode_length
+        over = end or terminated or stop or len(self._open.steps) >= self.task.episode_length
         if over:
             self._close()
         return over
 
     def reset(self) -> None:
         """A new episode begins; what was observed of an unfinished one is kept as an episode."""
-        if self._steps:
+        if self._open.steps:
             self._close()
         self._begin()
 
@@ -254,11 +240,9 @@ class Agent:
         self._update(rows)
 
     def _update(self, trajectory: Trajectory) -> dict[str, Any]:
-        self.state, metrics = self.method.update_all(self.state, trajectory, self._key_update()[None])
+        keys = streams.updates(self.key[None], self.episode)
+        self.state, metrics = self.method.update_all(self.state, trajectory, keys)
         return metrics
-
-    def _key_update(self) -> PRNGKeyArray:
-        return streams.updates(self.key[None], self.episode)[0]
 
     def fit(self) -> FitReport | None:
         """Fit the model to everything observed so far; does nothing if there is nothing new."""
@@ -271,7 +255,7 @@ class Agent:
         check_fit(metrics, self.episode, (self.seed,))
         if "report" in metrics:
             self._report = jax.tree.map(lambda x: np.asarray(x)[0], metrics["report"])
-            self._fit_seconds += time.perf_counter() - started
+            self._open.fit_seconds += time.perf_counter() - started
             for text in self._knowledge.news(metrics["examples"]):
                 warnings.warn(text, GussWarning, stacklevel=2)
         return self._report
@@ -295,52 +279,7 @@ class Agent:
 
         `progress`: show it on stderr; None: if that is a terminal.
         """
-        target = convert(target, float | None, "the target")
-        if convert(episodes, int, "episodes") < 1:
-            raise GussError(f"learn at least 1 episode, got {episodes}")
-        check_steps(self.task, self.env)
-        self.reset()
-        self._compile_ahead(episodes=self.env is None and self.initial_policy is None)
-        before = len(self.history)
-        with learning_progress(episodes, progress) as shown:
-            for number in range(episodes):
-                if self.env is None and self.phase != "initial_policy":
-                    self._compiled_episode()
-                else:
-                    self._host_episode(shown.step)
-                last, length = self.history[-1], self.task.episode_length
-                shown.episode(last.summary(number, length, any(e.steps != length for e in self.history)))
-                if on_episode is not None:
-                    on_episode(last)
-                if target is not None and last.phase == self.method.phase and last.mean_reward >= target:
-                    break
-        return self.history[before:]
-
-    def _compiled_episode(self) -> None:
-        """One episode of a compiled task: one program."""
-        collector, keys = CompiledCollector(self.task), self._key_episode[None, None]
-        if self.phase == "random":
-            found, _ = collector.explore(keys, self.settings.explores(), self.episode)
-        else:
-            self.fit()
-            started = time.perf_counter()
-            self._ahead.wait(EVALUATION, EPISODES)
-            found, _ = collector.collect(self.method, self.method.acting(self.state), keys, self.episode)
-            self._plan_seconds += time.perf_counter() - started
-        check_finite(self.task, found, self.episode, [self.seed])
-        steps = int(found.valid.sum())
-        self._close(jax.tree.map(lambda x: x[:, :, :steps], found))
-
-    def _host_episode(self, on_step: Callable[[int], Any]) -> None:
-        """One episode of a Gymnasium environment, or of a compiled task step by step."""
-        system = HostSystem(self.task, self.env)
-        episode = self.episode
-        obs = system.reset(self._key_reset, self.seed, episode)
-        while self.episode == episode:
-            transition, ended, over, use = system.step(obs, self.act(obs), self._key_steps, len(self._steps))
-            self.observe(transition, end=over, terminated=ended, use=use)
-            obs = np.asarray(transition.next_obs)
-            on_step(len(self._steps))
+        return agent_episodes.learn(self, episodes, target, on_episode, progress)
 
     # ------------------------------------------------------------------------------------------------ save and load
 
@@ -394,9 +333,8 @@ class Agent:
     # -------------------------------------------------------------------------------------------------------- the rest
 
     def _begin(self) -> None:
-        self._steps, self._aux, self._acts, self._terminated = [], [], 0, False
-        self._fit_seconds = self._plan_seconds = 0.0
-        keys = _episode_keys(self.key, np.int32(self.episode))
+        self._open = OpenEpisode()
+        keys = streams.of_agent(self.key, np.int32(self.episode))
         self._key_episode, self._key_reset, self._key_steps, self._key_first, self._key_fit = keys
         carries = begin_all(self.method, self.method.acting(self.state), self._key_episode[None, None])[1]
         self._carry = strong(carries)
@@ -404,9 +342,8 @@ class Agent:
 
     def _plan_arguments(self, obs: np.ndarray) -> tuple[Any, ...]:
         memory = jax.tree.map(lambda x: x[:, 0], self._carry)
-        return (
-            self.method, self.method.acting(self.state), memory, obs[None], self._key_steps[None], np.int32(self._acts)
-        )  # fmt: skip
+        states, t = self.method.acting(self.state), np.int32(self._open.acts)
+        return (self.method, states, memory, obs[None], self._key_steps[None], t)
 
     def _compile_ahead(self, *, episodes: bool = False) -> None:
         """Begin to compile in threads what later episodes need; `episodes`: they are compiled as a whole."""
@@ -424,9 +361,7 @@ class Agent:
 
     def _close(self, trajectory: Trajectory | None = None) -> None:
         """The episode is over: learn from its transitions, write down what it amounts to."""
-        if trajectory is None:
-            moves, learnable = zip(*self._steps, strict=True)
-            trajectory = from_steps(moves, learnable, self._terminated, self.task, self._aux)
+        trajectory = self._open.trajectory(self.task) if trajectory is None else trajectory
         metrics = self._update(trajectory)
         model: dict[str, Any] = {}
         if self.phase == "plan" and self._report is not None:
@@ -434,7 +369,7 @@ class Agent:
             model = model_record(self._report, None if r2_horizon is None else r2_horizon[0])
         self.method.compile_larger(self._ahead, self.state, self._key_fit[None])
         about = {"episode": self.episode, "phase": self.phase, "model": model}
-        seconds = {"fit_seconds": self._fit_seconds, "plan_seconds": self._plan_seconds}
+        seconds = {name: getattr(self._open, name) for name in ("fit_seconds", "plan_seconds")}
         self.history.append(Episode.of(episode_metrics(self.task, trajectory)[0][0], **about, **seconds))
         self._begin()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,9 +23,6 @@ from guss.models.evaluation import FitReport
 from guss.models.outcomes import OutcomeReport
 from guss.task import Task
 from guss.validation import received
-
-if TYPE_CHECKING:
-    from guss.agent import Agent
 
 STATE_META: dict[str, Any] = {"learner": dict[str, int], "system": dict[str, Any], "actions": str | None}
 """What every stored state has in its `meta`; older ones have no `system`."""
@@ -46,10 +43,10 @@ RUN_META = STATE_META | {
 }
 
 
-def about_agent(agent: Agent) -> dict[str, Any]:
+def about_agent(agent: Any) -> dict[str, Any]:
     """What a stored agent has beside its arrays; what is not stored is warned of."""
-    if agent._steps:
-        text = f"{len(agent._steps)} steps of the episode under way are not saved; call reset() first to keep them"
+    if agent._open.steps:
+        text = f"{len(agent._open.steps)} steps of the episode under way are not saved; call reset() first to keep them"
         warnings.warn(text, GussWarning, stacklevel=3)
     return {
         "task": agent.task.name,
@@ -65,7 +62,7 @@ def about_agent(agent: Agent) -> dict[str, Any]:
     }
 
 
-def stored_agent(cls: type[Agent], stored: Stored, system: Any, **how: Any) -> Agent:
+def stored_agent(cls: type[Any], stored: Stored, system: Any, **how: Any) -> Any:
     """The agent that `load_agent` read, for this system."""
     meta = stored.meta
     agent = cls(system, **how, seed=meta["seed"], preset={}, **meta["settings"].arguments())
@@ -85,7 +82,7 @@ def load_agent(path: Path) -> Stored:
     return stored
 
 
-def stored_state(stored: Stored, agent: Agent) -> tuple[tuple[Task, ...], Any]:
+def stored_state(stored: Stored, agent: Any) -> tuple[tuple[Task, ...], Any]:
     """The tasks with the end of episodes learned if the stored state has learned that, and the state.
 
     It must have been learned with the same spaces and constraints.

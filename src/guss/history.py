@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jaxtyping import PyTree
 
-from guss.collect.trajectories import EpisodeMetrics
+from guss.collect.trajectories import EpisodeMetrics, from_steps
 from guss.envs.adapters import Adapted
 from guss.methods.settings import AgentSettings
 from guss.models.evaluation import FitReport, plain
 from guss.progress import EpisodeSummary
 from guss.task import Task
+from guss.types import Trajectory, Transition
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,30 @@ class Episode:
             steps=None if self.steps == length else float(self.steps),
             trouble=("a hard limit was violated",) if self.hard_stop else (),
         )
+
+
+@dataclass
+class OpenEpisode:
+    """The steps of an episode under way, and what they took."""
+
+    steps: list[Transition] = field(default_factory=list)
+    learnable: list[bool] = field(default_factory=list)
+    aux: list[PyTree] = field(default_factory=list)
+    """What the method noted, where it acts as a policy."""
+    acts: int = 0
+    terminated: bool = False
+    fit_seconds: float = 0.0
+    plan_seconds: float = 0.0
+
+    def add(self, transition: Transition, learnable: bool, terminated: bool) -> None:
+        """One more step."""
+        self.steps.append(transition)
+        self.learnable.append(learnable)
+        self.terminated = terminated
+
+    def trajectory(self, task: Task) -> Trajectory:
+        """The episode as if it were over now, [1, 1, T, …]."""
+        return from_steps(self.steps, self.learnable, self.terminated, task, self.aux)
 
 
 def is_initial(history: Sequence[Episode], settings: AgentSettings, task: Task, env: Adapted | None) -> bool:

@@ -15,10 +15,13 @@ folded into a key besides episodes lie beyond any number of episodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key, PRNGKeyArray
+
+from guss.compilation import AT_ONCE
 
 FIT = 0
 POLICY_MODEL = 2**18
@@ -104,3 +107,10 @@ def updates(keys: Key[Array, "S"], number: int) -> Key[Array, "S"]:
 def evaluations(keys: Key[Array, "S"], number: int) -> Key[Array, "S"]:
     """Of all seeds' keys: an episode of an evaluation; no start of it was a start of the run."""
     return derived(derived(keys, EVALUATION), number)
+
+
+@partial(jax.jit, compiler_options=AT_ONCE)
+def of_agent(key: PRNGKeyArray, number: Int[Array, ""]) -> tuple[PRNGKeyArray, ...]:
+    """Of an agent's key: an episode, its reset, its steps, its random actions, and the fit before it."""
+    key = episode(key, number)
+    return key, reset(key), steps(key), exploration(key)[1], fit(key)

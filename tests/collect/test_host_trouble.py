@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from guss.runs.planning_loop import PlanningLoop
 
 from guss.agent import Agent
 from guss.collect.host_envs import MOST_FAILURES
@@ -19,9 +20,8 @@ from guss.errors import GussError
 from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.runs.config import RunConfig
-from guss.runs.planning_loop import PlanningLoop
-from guss.runs.store import read_lines, run_folder
 from guss.runs.lifecycle import resume_run, run_one
+from guss.runs.store import read_lines, run_folder
 
 LENGTH = 12
 ORIGIN = {"command": "test"}

@@ -16,8 +16,8 @@ from guss.envs.thread_worker import Failure, Worker
 from guss.errors import GussError, GussWarning
 from guss.plugins import functions_in, load_module, load_object
 from guss.runs.config import RunConfig
-from guss.runs.sources import source_digests
 from guss.runs.lifecycle import resume_run, run_one
+from guss.runs.sources import source_digests
 
 BASE = """
 import sys, time

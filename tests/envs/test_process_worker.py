@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from guss.runs.planning_loop import PlanningLoop
 
 from guss.envs.process_worker import ProcessWorker
 from guss.envs.thread_worker import Failure
 from guss.errors import GussError
 from guss.runs.config import RunConfig
-from guss.runs.planning_loop import PlanningLoop
-from guss.runs.store import read_lines
 from guss.runs.lifecycle import run_one
+from guss.runs.store import read_lines
 
 ORIGIN = {"command": "test"}
 LENGTH = 6

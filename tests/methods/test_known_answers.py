@@ -1,4 +1,4 @@
-"""Baselines on problems with known answers. Small here; with the full counts in `make test-long`.
+"""Policy methods on problems with known answers. Small here; with the full counts in `make test-long`.
 
 Pendulum-v1's returns as published (RL Baselines3 Zoo, benchmark.md): SAC −157 ± 89 after 20 k steps, PPO −172 ± 104
 after 100 k; ± is the spread over 750 episodes. Safe Pendulum's reward and dynamics are those of Pendulum-v1.
@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from worth import BEST, SHARE, judged, worth_task
 
-from guss.collect.exploration import explore_episodes
-from guss.collect.host import Played
+from guss.collect.compiled import CompiledCollector, collect_compiled
 from guss.envs.pendulum import pendulum_task
-from guss.methods import make_baseline
-from guss.methods.episodes import experience, play_compiled
+from guss.methods.factory import make_method
+from guss.methods.settings import AgentSettings
 
 PUBLISHED = {"sac": -157.0, "ppo": -172.0}
 SPREAD = {"sac": 89.0, "ppo": 104.0}
@@ -23,42 +22,41 @@ LIMITED = {"cost_limit": 1000.0 * SHARE}
 SLOW_PRICE = {"price_rate": 0.01, "policy_rate": 1e-3}
 
 
-def learn(name, task, seeds, turns, look=None, after=0, **settings):
-    """A baseline after so many turns, all seeds at once; `look` sees each `after` the first ones."""
-    method = make_baseline(name, task, settings, capacity=turns * task.episode_length)
+def learn(name, task, seeds, iterations, on_iteration=None, after=0, **settings):
+    """A method after so many iterations, all seeds at once; `on_iteration` is called for each `after` the first."""
+    method = make_method(AgentSettings(method=name, planner=settings), task, iterations * task.episode_length)
     keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.int32))
-    states = jax.jit(jax.vmap(method.init))(keys)
-    for turn in range(turns):
-        now = jax.vmap(lambda key, turn=turn: jax.random.fold_in(key, turn))(keys)
-        episodes = jax.vmap(lambda key, n=method.at_once: jax.random.split(key, n))(now)
-        if method.random_first and turn == 0:
-            moves, note = explore_episodes(task, episodes[:, 0], task.episode_length, "smooth"), ()
+    states = method.init_all(keys)
+    for number in range(iterations):
+        now = jax.vmap(lambda key, number=number: jax.random.fold_in(key, number))(keys)
+        episodes = jax.vmap(lambda key, n=method.num_envs: jax.random.split(key, n))(now)
+        if method.explores_first and number == 0:
+            trajectory, _ = CompiledCollector(task).explore(episodes, "smooth", 0)
         else:
-            moves, note = play_compiled(method, states, task, episodes, False)
-        seen = experience(Played.whole(task, jax.device_get(moves)), jax.device_get(note), method.at_once)
-        states, _ = method.learn(states, seen, now, turn)
-        if look is not None and turn >= after:
-            look(method, states)
+            trajectory = collect_compiled(method, method.acting(states), task, episodes)
+        states, _ = method.update_all(states, trajectory, now)
+        if on_iteration is not None and number >= after:
+            on_iteration(method, states)
     return method, states
 
 
 def returns(method, states, seeds, episodes):
-    """Of the policy put to work, on starts of its own: [S, episodes]."""
+    """Of the deployed policy, from first states of its own: [S, episodes]."""
     keys = jax.vmap(lambda s: jax.random.split(jax.random.key(2**20 + s), episodes))(jnp.asarray(seeds, jnp.int32))
-    moves, _ = play_compiled(method, states, method.task, keys, True)
-    return np.asarray(moves.reward).sum(axis=0).reshape(len(seeds), episodes)
+    return collect_compiled(method.deployed(), method.acting(states), method.task, keys).reward.sum(axis=2)
 
 
-def worth_of(name, seeds, turns, last=1, **settings):
-    """Reward and cost of a step relative to the known answer, of every seed, over the last turns: [S, 2]."""
-    seen = []
+def worth_of(name, seeds, iterations, last=1, **settings):
+    """Reward and cost of a step relative to the known answer, of every seed, over the last iterations: [S, 2]."""
+    found = []
 
-    def look(method, states):
+    def on_iteration(method, states):
         each = [jax.tree.map(lambda x, i=i: x[i], states) for i in range(len(seeds))]
-        seen.append([judged(method, state) for state in each])
+        found.append([judged(method, state) for state in each])
 
-    learn(name, worth_task(), seeds, turns, look, turns - last, batch=200, hidden=(32,), **settings)
-    return np.mean(seen, axis=0) / np.asarray([BEST, SHARE])
+    size = {"batch": 200, "hidden": (32,)}
+    learn(name, worth_task(), seeds, iterations, on_iteration, iterations - last, **size, **settings)
+    return np.mean(found, axis=0) / np.asarray([BEST, SHARE])
 
 
 def test_cpo_takes_what_is_worth_it_and_no_more():
@@ -89,12 +87,12 @@ def test_ppo_swings_the_pendulum_up():
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["cpo", "ppo-lagrangian", "ppo"])
 def test_the_limit_is_met_within_five_percent(name, record_result):
-    """Six seeds; of the Lagrangian form, which circles its answer, the mean over the last 100 of 800 turns."""
+    """Six seeds; of the Lagrangian form, which circles its answer, the mean over the last 100 of 800 iterations."""
     how = {"cpo": (200, 20, LIMITED), "ppo-lagrangian": (800, 100, LIMITED | SLOW_PRICE), "ppo": (50, 1, {})}
-    turns, last, settings = how[name]
-    found = worth_of(name, range(6), turns, last, **settings)
+    iterations, last, settings = how[name]
+    found = worth_of(name, range(6), iterations, last, **settings)
     told = {"reward_to_best": found[:, 0].round(4).tolist(), "cost_to_limit": found[:, 1].round(4).tolist()}
-    record_result(f"worth-{name}", {"method": name, "turns": turns, "mean_of_last": last, **told})
+    record_result(f"worth-{name}", {"method": name, "turns": iterations, "mean_of_last": last, **told})
     if name == "ppo":
         assert (found[:, 1] > 3.0).all(), "it takes four times what is allowed"
     else:
@@ -102,12 +100,12 @@ def test_the_limit_is_met_within_five_percent(name, record_result):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "turns", "seeds"), [("sac", 100, 3), ("ppo", 94, 6)])
-def test_pendulum_v1_is_solved_as_published(name, turns, seeds, record_result):
+@pytest.mark.parametrize(("name", "iterations", "seeds"), [("sac", 100, 3), ("ppo", 94, 6)])
+def test_pendulum_v1_is_solved_as_published(name, iterations, seeds, record_result):
     """SAC in the published 20 k steps, PPO in 300,800; within two standard errors of 100 episodes of each seed."""
-    method, states = learn(name, pendulum_task(), range(seeds), turns)
+    method, states = learn(name, pendulum_task(), range(seeds), iterations)
     found = returns(method, states, range(seeds), 100)
     error = SPREAD[name] / np.sqrt(found.size)
-    told = {"steps": turns * method.at_once * 200, "returns": [round(float(x), 1) for x in found.mean(axis=1)]}
+    told = {"steps": iterations * method.num_envs * 200, "returns": [round(float(x), 1) for x in found.mean(axis=1)]}
     record_result(f"pendulum-{name}", {"method": name, "published": PUBLISHED[name], "episodes_judged": 100, **told})
     assert found.mean() > PUBLISHED[name] - 2 * error

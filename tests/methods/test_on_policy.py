@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
-from guss.methods.base import Experience
+from guss.methods.base import ended_of, unsafe_of
 from guss.methods.nets import Running
 from guss.methods.on_policy import COST, REWARD, Critics, advantages
 from guss.methods.ppo import Ppo, PpoLagrangian
+from guss.types import Trajectory
 
 STEPS, EPISODES = 7, 3
 
@@ -31,19 +32,22 @@ def episodes(lengths=(7, 4, 7), ended=(False, True, False)):
     """Made-up pendulum episodes: the second is ended by the system after four steps."""
     random = np.random.default_rng(0)
     shape = (EPISODES, STEPS)
-    happened = np.arange(STEPS)[None] < np.asarray(lengths)[:, None]
+    valid = np.arange(STEPS)[None] < np.asarray(lengths)[:, None]
     last = np.arange(STEPS)[None] == np.asarray(lengths)[:, None] - 1
     obs = random.normal(size=(*shape, 3))
-    return Experience(
+    ended = last & np.asarray(ended)[:, None]
+    return Trajectory(
         obs=jnp.asarray(obs, jnp.float32),
         action=jnp.zeros((*shape, 1)),
         reward=jnp.asarray(random.normal(size=shape), jnp.float32),
         cost=jnp.asarray(random.integers(0, 2, (*shape, 1)), jnp.float32),
         next_obs=jnp.asarray(random.normal(size=(*shape, 3)), jnp.float32),
-        happened=jnp.asarray(happened),
-        use=jnp.asarray(happened),
-        ended=jnp.asarray(last & np.asarray(ended)[:, None]),
-        note=jnp.asarray(random.normal(size=(*shape, 1)), jnp.float32),
+        terminated=jnp.asarray(ended),
+        truncated=jnp.asarray(last & ~ended),
+        stopped=jnp.zeros(shape, bool),
+        valid=jnp.asarray(valid),
+        learnable=jnp.asarray(valid),
+        aux=jnp.asarray(random.normal(size=(*shape, 1)), jnp.float32),
     )
 
 
@@ -51,23 +55,24 @@ def test_advantages_are_the_sums_of_the_paper():
     method = Ppo(pendulum_task(), capacity=0, num_envs=EPISODES, gamma=0.9, lam=0.8)
     state = method.init(jax.random.key(0))
     state = state._replace(critics=state.critics.rescaled(jnp.asarray([1.0, 2.0]), jnp.asarray([3.0, 4.0])))
-    seen = episodes()
-    rows, _ = method.rows(state, seen)
+    trajectory = episodes()
+    rows, _ = method.rows(state, trajectory)
     flat = lambda x: x.reshape(-1, x.shape[-1])  # noqa: E731
-    for which, told in ((REWARD, seen.reward), (COST, seen.unsafe)):
+    for which, outcome in ((REWARD, trajectory.reward), (COST, unsafe_of(trajectory))):
         values, ahead = (
             np.asarray(state.critics(method.scaled(state, flat(x)))[which]).reshape(EPISODES, STEPS)
-            for x in (seen.obs, seen.next_obs)
+            for x in (trajectory.obs, trajectory.next_obs)
         )
-        ahead = np.where(np.asarray(seen.ended), 0.0, ahead)
-        wanted = slow_advantages(np.asarray(told), values, ahead, (7, 4, 7), 0.9, 0.8)
+        ahead = np.where(np.asarray(ended_of(trajectory)), 0.0, ahead)
+        wanted = slow_advantages(np.asarray(outcome), values, ahead, (7, 4, 7), 0.9, 0.8)
         np.testing.assert_allclose(
             rows.targets[:, which].reshape(EPISODES, STEPS), wanted + values, rtol=1e-4, atol=1e-4
         )
-        kept = wanted[np.asarray(seen.happened)]
+        valid = np.asarray(trajectory.valid)
+        kept = wanted[valid]
         scaled = (wanted - kept.mean()) / (kept.std() if which == REWARD else 1.0)
         mine = (rows.advantage if which == REWARD else rows.cost_advantage).reshape(EPISODES, STEPS)
-        np.testing.assert_allclose(mine[seen.happened], scaled[np.asarray(seen.happened)], rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(mine[valid], scaled[valid], rtol=1e-3, atol=1e-3)
     assert np.asarray(rows.weight).sum() == 18
 
 
@@ -75,15 +80,15 @@ def test_what_comes_after_an_end_changes_nothing():
     """An update does not look at the padding of episodes that were over early."""
     method = PpoLagrangian(pendulum_task(), capacity=0, num_envs=EPISODES, epochs=2, batch=7)
     state = method.init(jax.random.key(0))
-    seen = episodes()
-    gone = ~np.asarray(seen.happened)
-    other = seen._replace(
-        obs=jnp.where(gone[..., None], 9.0, seen.obs),
-        next_obs=jnp.where(gone[..., None], -9.0, seen.next_obs),
-        reward=jnp.where(gone, 1e3, seen.reward),
-        note=jnp.where(gone[..., None], 5.0, seen.note),
+    trajectory = episodes()
+    gone = ~np.asarray(trajectory.valid)
+    other = trajectory._replace(
+        obs=jnp.where(gone[..., None], 9.0, trajectory.obs),
+        next_obs=jnp.where(gone[..., None], -9.0, trajectory.next_obs),
+        reward=jnp.where(gone, 1e3, trajectory.reward),
+        aux=jnp.where(gone[..., None], 5.0, trajectory.aux),
     )
-    first, second = (method.update(state, each, jax.random.key(1))[0] for each in (seen, other))
+    first, second = (method.update(state, each, jax.random.key(1))[0] for each in (trajectory, other))
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
@@ -130,25 +135,25 @@ def test_every_row_is_drawn_about_once_a_pass():
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.booleans(), min_size=20, max_size=20).filter(any), st.integers(0, 2**31 - 1))
-def test_only_what_happened_is_drawn_and_all_of_it(happened, seed):
+def test_only_valid_rows_are_drawn_and_all_of_them(valid, seed):
     method = Ppo(pendulum_task(), capacity=0, epochs=2, batch=5)
-    draws = np.asarray(method.draws(jnp.asarray(happened, jnp.float32), jax.random.key(seed)))
+    draws = np.asarray(method.draws(jnp.asarray(valid, jnp.float32), jax.random.key(seed)))
     for each in draws.reshape(2, 20):
         times = np.bincount(each, minlength=20)
-        assert not times[~np.asarray(happened)].any()
-        real = times[np.asarray(happened)]
+        assert not times[~np.asarray(valid)].any()
+        real = times[np.asarray(valid)]
         assert real.max() - real.min() <= 1, "about as often as each other"
 
 
-def test_the_price_of_cost_rises_above_the_limit_and_falls_below():
+def test_the_multiplier_rises_above_the_limit_and_falls_below():
     method = PpoLagrangian(pendulum_task(), capacity=0)
     assert method.limit == pytest.approx(5.0), "25 of 1,000 steps, of 200"
     state = method.init(jax.random.key(0))
-    assert float(method.price(state)) == pytest.approx(1.0, abs=1e-5)
-    dear, _ = method.pay(state, jnp.asarray(20.0))
-    cheap, _ = method.pay(state, jnp.asarray(0.0))
-    assert float(method.price(dear)) > 1.0 > float(method.price(cheap)) > 0.0
-    assert float(dear.multiplier - state.multiplier) == pytest.approx(0.05, abs=1e-4), "a step of Adam"
+    assert float(method.multiplier(state)) == pytest.approx(1.0, abs=1e-5)
+    above, _ = method.update_multiplier(state, jnp.asarray(20.0))
+    below, _ = method.update_multiplier(state, jnp.asarray(0.0))
+    assert float(method.multiplier(above)) > 1.0 > float(method.multiplier(below)) > 0.0
+    assert float(above.multiplier - state.multiplier) == pytest.approx(0.05, abs=1e-4), "a step of Adam"
 
 
 @pytest.mark.parametrize("wrong", [{"num_envs": 0}, {"batch": 0}, {"epochs": 0}, {"gamma": 1.5}, {"target_kl": 0.0}])

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from guss.envs.pendulum import pendulum_task
-from guss.methods.base import Experience
-from guss.methods.sac import Batch, Rewards, Sac, squashed, target_of
+from guss.methods.base import unsafe_of
+from guss.methods.sac import Rewards, Sac, minibatch, squashed, target_of
 from guss.methods.safe_mbpo import SafeMbpo, penalty
 from guss.models.factory import ModelSettings
 from guss.models.oracle import Oracle
+from guss.types import Trajectory
 
 GAMMA = 0.9
 
@@ -24,13 +25,14 @@ def batch_of(count, **changes):
         "next_obs": random.normal(size=(count, 3)),
         "ended": np.zeros(count, bool),
         "unsafe": np.zeros(count, bool),
-        "weight": np.ones(count),
+        "valid": np.ones(count, bool),
     }
     values |= changes
-    return Batch(*(jnp.asarray(v, jnp.float32 if np.asarray(v).dtype == float else None) for v in values.values()))
+    as_array = lambda v: jnp.asarray(v, jnp.float32 if np.asarray(v).dtype == float else None)  # noqa: E731
+    return minibatch(**{name: as_array(v) for name, v in values.items()})
 
 
-def test_the_target_of_an_unsafe_transition_is_doom_and_of_others_bellmans():
+def test_the_target_of_an_unsafe_transition_is_the_violation_value_and_of_others_bellmans():
     ended, unsafe = np.asarray([False, True, False, True]), np.asarray([False, False, True, True])
     batch = batch_of(4, ended=ended, unsafe=unsafe)
     value = jnp.asarray([10.0, 20.0, 30.0, 40.0])
@@ -41,34 +43,36 @@ def test_the_target_of_an_unsafe_transition_is_doom_and_of_others_bellmans():
 
 @pytest.mark.parametrize(("low", "high"), [(-16.0, 0.0), (-1.0, 3.0), (2.0, 5.0)])
 @pytest.mark.parametrize("horizon", [1, 10])
-def test_doom_is_worse_than_the_best_that_can_follow(low, high, horizon):
+def test_the_violation_value_is_worse_than_the_best_that_can_follow(low, high, horizon):
     """−C / (1 − γ) with C of their eq. 3; unsafe within H steps is worse than the worst rewards for ever (thm. 3.3)."""
     method = SafeMbpo(pendulum_task(), capacity=200, gamma=GAMMA, horizon=horizon)
     rewards = Rewards(jnp.asarray(low), jnp.asarray(high))
     c = (high - low) / GAMMA**horizon - high
     assert float(penalty(rewards, GAMMA, horizon)) == pytest.approx(c, rel=1e-5)
-    doom = float(method.doom(rewards))
-    assert doom == pytest.approx(-c / (1 - GAMMA), rel=1e-5)
-    best_and_doomed = high * (1 - GAMMA**horizon) / (1 - GAMMA) + GAMMA**horizon * doom
-    assert best_and_doomed <= low / (1 - GAMMA) + 1e-3
+    value = float(method.violation_value(rewards))
+    assert value == pytest.approx(-c / (1 - GAMMA), rel=1e-5)
+    best_then_unsafe = high * (1 - GAMMA**horizon) / (1 - GAMMA) + GAMMA**horizon * value
+    assert best_then_unsafe <= low / (1 - GAMMA) + 1e-3
 
 
-def seen_by(task, steps, seed=0):
+def episode_of(task, steps, seed=0):
     """Random transitions of the pendulum, as an episode."""
     keys = jax.random.split(jax.random.key(seed), steps)
     obs = jax.vmap(task.reset)(keys)
     action = jax.vmap(task.actions.sample)(keys)
     after = jax.vmap(task.step)(obs, action, keys)
     reward, cost = (jax.vmap(f)(obs, action, after) for f in (task.reward_of, task.costs))
-    yes = jnp.ones((1, steps), bool)
-    return Experience(obs[None], action[None], reward[None], cost[None], after[None], yes, yes, ~yes, ())
+    every = jnp.ones((1, steps), bool)
+    last = every.at[:, :-1].set(False)
+    columns = (x[None] for x in (obs, action, reward, cost, after))
+    return Trajectory(*columns, ~every, last, ~every, every, every)
 
 
 def test_branches_follow_the_model_and_stop_where_they_violate():
     """With the true dynamics for a model, every imagined step is one of the pendulum's own."""
     task = pendulum_task()
     method = SafeMbpo(task, capacity=400, branches=300, horizon=6, hidden=(16,))
-    state = method.remember(method.init(jax.random.key(0)), seen_by(task, 200))
+    state = method.remember(method.init(jax.random.key(0)), episode_of(task, 200))
     state = state._replace(model=Oracle.of(task))
     found = jax.device_get(
         jax.jit(lambda *x: method.imagine(*x))(state, state.nets, jnp.asarray(2.0), jax.random.key(1))
@@ -82,24 +86,24 @@ def test_branches_follow_the_model_and_stop_where_they_violate():
     np.testing.assert_allclose(np.asarray(wanted)[inside], after[inside], atol=1e-2)
     reward = jax.vmap(task.reward_of)(obs, action, after)
     np.testing.assert_allclose(np.asarray(reward)[inside] / 2.0, found.reward[inside], atol=2e-2)
-    unsafe, weight = (x.reshape(-1, 6) for x in (found.unsafe, found.weight))
+    unsafe, valid = (np.asarray(x).reshape(-1, 6) for x in (unsafe_of(found) > 0, found.valid))
     assert unsafe.any()
     for row in range(len(unsafe)):
         first = unsafe[row].argmax() if unsafe[row].any() else 5
-        assert weight[row].tolist() == [1.0] * (first + 1) + [0.0] * (5 - first)
+        assert valid[row].tolist() == [True] * (first + 1) + [False] * (5 - first)
 
 
-def test_predictions_that_are_not_finite_weigh_nothing():
+def test_predictions_that_are_not_finite_are_not_valid():
     task = pendulum_task()
     method = SafeMbpo(
         task, capacity=400, branches=10, horizon=3, hidden=(8,), net=ModelSettings(hidden=(4,), ensemble=2)
     )
-    state = method.remember(method.init(jax.random.key(0)), seen_by(task, 200))
+    state = method.remember(method.init(jax.random.key(0)), episode_of(task, 200))
     broken = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan) if x.dtype == jnp.float32 else x, state.model)
     found = jax.jit(lambda *x: method.imagine(*x))(
         state._replace(model=broken), state.nets, jnp.ones(()), jax.random.key(1)
     )
-    assert float(found.weight.sum()) == 0.0
+    assert not found.valid.any()
     assert all(bool(jnp.isfinite(x).all()) for x in (found.obs, found.action, found.reward, found.next_obs))
 
 
@@ -115,7 +119,7 @@ def test_a_squashed_gaussian_has_the_density_that_it_says():
 
 
 def test_an_update_moves_q_to_its_target():
-    """Transitions that all end: Q must become their reward. Unsafe ones: doom."""
+    """Transitions that all end: Q must become their reward. Unsafe ones: the violation value."""
     method = Sac(pendulum_task(), capacity=0, hidden=(64, 64), rate=3e-3)
     nets = method.first_nets(jax.random.key(0))
     unsafe = np.asarray(batch_of(64).obs[:, 0]) > 0
@@ -123,7 +127,7 @@ def test_an_update_moves_q_to_its_target():
     step = jax.jit(lambda *x: method.learn_from(*x))
     losses = []
     for i in range(300):
-        nets, told = step(nets, batch, jnp.asarray(-3.0), jax.random.key(i))
-        losses.append(float(told["critic_loss"]))
-    assert float(told["q"]) == pytest.approx(1.5 - 4.5 * unsafe.mean())
+        nets, metrics = step(nets, batch, jnp.asarray(-3.0), jax.random.key(i))
+        losses.append(float(metrics["critic_loss"]))
+    assert float(metrics["q"]) == pytest.approx(1.5 - 4.5 * unsafe.mean())
     assert losses[-1] < 0.1 * losses[0]

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from problems import ACTIONS, make_task
-from test_fitting import filled, transitions
+from test_training import filled, transitions
 
 from guss.errors import GussError
 from guss.models.ensemble import disagreement, fit_ensemble, make_ensemble

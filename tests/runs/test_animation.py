@@ -7,9 +7,9 @@ import shutil
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_learning import ORIGIN, add, config
+from test_planning_run import ORIGIN, add, config
 from test_policy_run import config as policy_config
-from test_replaying import GUSS
+from test_replay import GUSS
 
 from guss.collect.datasets import read_trace
 from guss.constraint import Constraint

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from test_learning import ORIGIN, config
+from test_planning_run import ORIGIN, config
 from test_policy_run import config as policy_config
 from test_resume import Stop, assert_same_run, stop_after
 

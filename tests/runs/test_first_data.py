@@ -6,7 +6,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
-from test_learning import ORIGIN, config
+from test_planning_run import ORIGIN, config
 
 from guss.agent import Agent
 from guss.envs import ENVS

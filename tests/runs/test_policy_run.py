@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from test_learning import ORIGIN, add, short_pendulum
+from test_planning_run import ORIGIN, add, short_pendulum
 from test_resume import Stop, assert_same_run, stop_after
 
 from guss.collect.datasets import read_trace

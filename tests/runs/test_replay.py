@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from test_learning import ORIGIN, add, config, short_pendulum
+from test_planning_run import ORIGIN, add, config, short_pendulum
 
 from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 from rich.console import Console
-from test_learning import ORIGIN, config
+from test_planning_run import ORIGIN, config
 
 from guss.cli.table_display import BatchProgress
 from guss.errors import GussError

@@ -82,7 +82,8 @@ def q_values(critics: Net, obs: Float[Array, "N D"], action: Float[Array, "N A"]
 def minibatch(obs: Any, action: Any, reward: Any, next_obs: Any, ended: Any, unsafe: Any, valid: Any) -> Trajectory:
     """Transitions [N, …] to learn from: observations standardised, actions in ±1, rewards in units of their range."""
     none = jnp.zeros_like(ended)
-    return Trajectory(obs, action, reward, unsafe[:, None], next_obs, ended, none, none, valid, valid)
+    cost = unsafe[:, None].astype(jnp.float32)
+    return Trajectory(obs, action, reward, cost, next_obs, ended, none, none, valid, valid)
 
 
 def target_of(
