@@ -23,7 +23,7 @@ from guss.envs.thresholds import find_thresholds
 from guss.errors import GussError
 from guss.planners.engine import Monitor, Particles, Plan, judge, plan_one
 from guss.task import Task
-from guss.types import Judged, Model, Planner, Rollout, Scores
+from guss.types import Model, Outcomes, Planner, Rollout, Scores
 
 ALIKE = 0.01
 """Share of an action's range up to which two plans begin alike."""
@@ -230,7 +230,7 @@ def _search_again(
     memory: PyTree,
     per_seed: bool,
     path: Rollout,
-) -> tuple[_Found, Judged]:
+) -> tuple[_Found, Outcomes]:
     model, key = alone(models, per_seed), step_key(key, t)
     planner = with_model_inputs(planner, model, task)
     actions = planner.interface.actions

@@ -149,10 +149,10 @@ def test_it_learns_the_body_and_predicts_all(ensemble):
     assert shift.shape == scale.shape == (6,)
     assert (np.asarray(scale) > 0.1).all()
     obs, actions = drive(99, 10)
-    state = model.start(jnp.asarray(obs[0]))
+    state = model.encode(jnp.asarray(obs[0]))
     for action in actions:
         state = model.predict(state, jnp.asarray(action), KEY, ZERO)
-    np.testing.assert_allclose(model.seen(state), obs[-1], atol=0.1)
+    np.testing.assert_allclose(model.decode(state), obs[-1], atol=0.1)
 
 
 @pytest.mark.parametrize("ensemble", [1, 3])
@@ -168,10 +168,10 @@ def test_plans_see_what_it_predicts(ensemble):
     np.testing.assert_array_equal(rollouts.obs[0, 0, 0], obs)
     for n, sequence in enumerate(sequences):
         for i in range(ensemble):
-            state = model.start(obs)
+            state = model.encode(obs)
             for t, action in enumerate(sequence):
                 state = model.predict(state, action, KEY, jnp.asarray(i))
-                np.testing.assert_allclose(rollouts.next_obs[n, i, t], model.seen(state), rtol=1e-4, atol=1e-5)
+                np.testing.assert_allclose(rollouts.next_obs[n, i, t], model.decode(state), rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_hidden_on_the_way_is_not_forgotten():
@@ -207,4 +207,4 @@ def test_it_is_one_of_the_cars_models():
     model = make_model("egocentric", car_task(), KEY, ModelSettings(hidden=(4,)))
     assert isinstance(model, Egocentric)
     move = Transition(*(jnp.zeros(n) for n in (22, 2, 1, 1, 22)))
-    assert model.seen(model.predict(model.start(move.obs), move.action, KEY, ZERO)).shape == (22,)
+    assert model.decode(model.predict(model.encode(move.obs), move.action, KEY, ZERO)).shape == (22,)

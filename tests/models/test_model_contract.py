@@ -31,11 +31,11 @@ def fitted(request):
 def test_predictions_are_observations(fitted):
     model, _ = fitted
     obs, actions = (jnp.asarray(x) for x in drive(5, 3))
-    state = model.start(obs[0])
+    state = model.encode(obs[0])
     for action in actions:
         state = model.predict(state, action, KEY, jnp.zeros((), jnp.int32))
-        assert model.seen(state).shape == (6,)
-        assert np.isfinite(model.seen(state)).all()
+        assert model.decode(state).shape == (6,)
+        assert np.isfinite(model.decode(state)).all()
 
 
 def test_reports_speak_of_every_dimension(fitted):

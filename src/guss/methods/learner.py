@@ -15,9 +15,9 @@ from guss.compilation import AT_ONCE, QUICKLY, Ahead, strong
 from guss.errors import GussError
 from guss.methods.settings import AgentSettings
 from guss.models.evaluation import FitReport, horizon_r2
-from guss.models.factory import Learned, ModelSettings, fit_all, fit_programs, make_model
-from guss.models.oracle import Oracle
-from guss.models.outcomes import num_told, wanted_columns
+from guss.models.factory import Learned, fit_all, fit_programs, make_model
+from guss.models.outcomes import num_outcomes, outcome_targets
+from guss.models.settings import CommonSettings
 from guss.models.training import Data, FitSettings, append, check_buffer, empty_data, split_rows
 from guss.models.unsafe_examples import Examples, learned_examples
 from guss.task import Task
@@ -27,7 +27,7 @@ BEYOND_EPISODES = 2**20  # folded into a seed's key, so that no episode has the 
 
 
 EVALUATION = "evaluation of the model"
-"""Name of the program that judges a model on a new episode, where it is compiled ahead."""
+"""Name of the program that evaluates a model on a new episode, where it is compiled ahead."""
 
 
 class Batch(NamedTuple):
@@ -56,21 +56,21 @@ class Learner:
         self.fits = 0
         self.block = task.episode_length
         self.fresh: Learned | None = None
-        self.models: Learned | Oracle
+        self.models: Learned
         if not settings.learns:
             if settings.plans and task.unknown:
                 raise GussError(
-                    f"the oracle learns nothing, but the {' and the '.join(task.unknown)} of task {task.name!r} must "
-                    f"be learned: choose another model, such as darmdn"
+                    f"the model {settings.model!r} learns nothing, but the {' and the '.join(task.unknown)} of task "
+                    f"{task.name!r} must be learned: choose another model, such as darmdn"
                 )
             if settings.plans:
-                self.models = Oracle.of(task)
+                self.models = make_model(settings.model, task, keys[0], settings.net)
             return
         self.fresh = strong(_make_models(settings.model, task, keys, settings.net))
         self.models = self.fresh
         check_buffer(f"learning with {len(keys)} seeds", task, len(keys) * capacity)
         size, actions = task.observations.size, task.actions
-        one = empty_data(size, actions.shape, actions.dtype, capacity, num_told(task))
+        one = empty_data(size, actions.shape, actions.dtype, capacity, num_outcomes(task))
         self.data: Data = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(keys), *x.shape)), one)
         self._filled = 0
 
@@ -108,9 +108,9 @@ class Learner:
         """More transitions; those not in `use` are kept and not learned from."""
         if not self.per_seed:
             return
-        if self.data.told is not None:
-            wanted = wanted_columns(self.task, batch.told.reshape(-1, batch.told.shape[-1]))
-            if np.isnan(wanted[np.asarray(batch.use).reshape(-1)]).any():
+        if self.data.outcomes is not None:
+            targets = outcome_targets(self.task, batch.told.reshape(-1, batch.told.shape[-1]))
+            if np.isnan(targets[np.asarray(batch.use).reshape(-1)]).any():
                 raise GussError(
                     f"the {' and the '.join(self.task.unknown)} of task {self.task.name!r} must be learned, but these "
                     f"data have no reward or no cost: bring columns `reward` and `cost`, or describe them in a Task"
@@ -147,8 +147,7 @@ class Learner:
         return report
 
     def _fit_arguments(self, keys: Key[Array, "S"]) -> Any:
-        task = self.task if self.task.unknown or self.task.unknown_unsafe else None
-        return (self.models, self.fresh, self.data, keys, self.settings.fit, np.bool_(self.fits > 0), task)
+        return (self.models, self.fresh, self.data, keys, self.settings.fit, np.bool_(self.fits > 0), self.task)
 
     def compile_ahead(self, ahead: Ahead, keys: Key[Array, "S"]) -> None:
         """Begin to compile what `fit` runs."""
@@ -175,9 +174,9 @@ class Learner:
 
     def examples(self) -> list[list[Examples]]:
         """For each seed, what its data say of every learned cost."""
-        if not self.per_seed or self.data.told is None:
+        if not self.per_seed or self.data.outcomes is None:
             return []
-        rows = [np.asarray(x)[:, : self._filled] for x in (self.data.next_obs, self.data.told, self.data.use)]
+        rows = [np.asarray(x)[:, : self._filled] for x in (self.data.next_obs, self.data.outcomes, self.data.use)]
         return [learned_examples(self.task, obs[use], told[use]) for obs, told, use in zip(*rows, strict=True)]
 
     def ahead(self, batch: Batch) -> np.ndarray | None:
@@ -212,7 +211,7 @@ def divergence_error(episode: int, seeds: list[int]) -> GussError:
 
 
 @partial(jax.jit, static_argnums=(0, 3), compiler_options=QUICKLY)
-def _make_models(name: str, task: Task, keys: Key[Array, "S"], settings: ModelSettings) -> Learned:
+def _make_models(name: str, task: Task, keys: Key[Array, "S"], settings: CommonSettings) -> Learned:
     return jax.vmap(lambda key: make_model(name, task, jax.random.fold_in(key, BEYOND_EPISODES), settings))(keys)
 
 
@@ -223,8 +222,8 @@ def _num_training(data: Data, settings: FitSettings) -> Array:
 
 @partial(jax.jit, compiler_options=AT_ONCE)
 def _append_all(data: Data, more: Batch, count: Array) -> Data:
-    told = lambda new: None if data.told is None else new.told  # noqa: E731
-    block = lambda new: Data(new.obs, new.action, new.next_obs, new.use, count, told(new))  # noqa: E731
+    outcomes = lambda new: None if data.outcomes is None else new.told  # noqa: E731
+    block = lambda new: Data(new.obs, new.action, new.next_obs, new.use, count, outcomes(new))  # noqa: E731
     return jax.vmap(lambda rows, new: append(rows, block(new)))(data, more)
 
 
@@ -232,7 +231,7 @@ def _append_all(data: Data, more: Batch, count: Array) -> Data:
 def _doubled(data: Data) -> Data:
     double = lambda x: jnp.concatenate([x, jnp.zeros_like(x)], axis=1)  # noqa: E731
     obs, action, next_obs, use = map(double, data[:4])
-    return Data(obs, action, next_obs, use, data.filled, None if data.told is None else double(data.told))
+    return Data(obs, action, next_obs, use, data.filled, None if data.outcomes is None else double(data.outcomes))
 
 
 @partial(jax.jit, static_argnums=5, compiler_options=AT_ONCE)

@@ -21,7 +21,7 @@ from guss.errors import GussError
 from guss.methods import register_baseline
 from guss.methods.base import Baseline, Experience, check_positive
 from guss.methods.nets import LOG_2PI, Net, Running, adam_step, apply_net, make_net
-from guss.models.mdn import encoded
+from guss.models.layers import encoded
 from guss.models.training import Data, append, check_buffer, empty_data
 from guss.types import ContinuousActions, setting
 from guss.validation import MAX_INT
@@ -213,13 +213,13 @@ class Sac(Baseline):
 
     def rewards(self, data: Data) -> Rewards:
         """The range of rewards seen so far."""
-        assert data.told is not None
-        real, reward = jnp.arange(len(data.use)) < data.filled, data.told[:, 0]
+        assert data.outcomes is not None
+        real, reward = jnp.arange(len(data.use)) < data.filled, data.outcomes[:, 0]
         return Rewards(jnp.min(jnp.where(real, reward, jnp.inf)), jnp.max(jnp.where(real, reward, -jnp.inf)))
 
     def real_batch(self, state: Any, rows: Array, unit: Float[Array, ""]) -> Batch:
         """Transitions of the system itself."""
-        data, told = state.data, state.data.told[rows]
+        data, told = state.data, state.data.outcomes[rows]
         return Batch(
             obs=state.scale.standardised(data.obs[rows]),
             action=jax.vmap(lambda a: encoded(self.task.actions, a))(data.action[rows]),
