@@ -71,6 +71,19 @@ def scooter(**changes):
     return Task(**(values | changes))
 
 
+def scooter_step(obs, action, key):
+    own = obs[:2] + 0.5 * (jnp.asarray([1.0, 2.0]) * action - obs[:2])
+    return scooter_sight(own, moved(scooter_places(obs), scooter_motion(obs[:2], own)))
+
+
+def scooter_reset(key):
+    return jnp.concatenate([jnp.zeros(2), jax.random.uniform(key, (4,), minval=-2.0, maxval=2.0)])
+
+
+SCOOTER = scooter(step=scooter_step, reset=scooter_reset, episode_length=12)
+"""The same as a simulated task, for whole runs."""
+
+
 def world_step(pose, own, action):
     """The truth: pose (x, y, heading) in the world, speeds that lag behind the action."""
     own = own + 0.5 * (np.asarray([1.0, 2.0]) * action - own)

@@ -132,7 +132,7 @@ class AgentSettings:
         task = task.with_hard(self.hard)
         if self.learns:
             task = task.with_end()
-        elif self.plans and task.learns_end:  # the oracle learns nothing
+        elif self.plans and task.learns_end:  # the model learns nothing
             task = task.replace(learns_end=False)
         planned = task.forget(self.learned).with_margin(self.planning_margin)
         return task, planned.replace(unknown_unsafe=True) if self.unknown_unsafe else planned

@@ -103,9 +103,8 @@ class Particles(eqx.Module):
 
     @property
     def numbers(self) -> Int[Array, "P"]:
-        """The number of each particle within its model: an ensemble lays out its members, one for each particle."""
-        members = self.count // self.model.num_particles
-        return jnp.arange(self.count, dtype=jnp.int32) // members
+        """Every particle's number within its model, which is a single member where an ensemble is laid out."""
+        return jnp.arange(self.count, dtype=jnp.int32) // (self.count // self.model.num_particles)
 
 
 def roll_out(
@@ -230,16 +229,11 @@ def _generation(
     candidates = planner.ask(search.state, draws, num)
     rollouts, scores = evaluate(planner, particles, task, search.obs, search.key_model, candidates, mesh)
     count = lambda mask: jnp.sum(mask, dtype=jnp.int32)  # noqa: E731
-    old = search.tally
+    new: tuple[Any, ...] = (num, count(scores.safe), count(~scores.finite), count(scores.outside))
     return search._replace(
         state=planner.tell(search.state, candidates, scores),
         generation=search.generation + 1,
-        tally=Tally(
-            old.evaluated + num,
-            old.safe + count(scores.safe),
-            old.broken + count(~scores.finite),
-            old.outside + count(scores.outside),
-        ),
+        tally=Tally(*(a + b for a, b in zip(search.tally, new, strict=True))),
         seen=monitor.update(search.seen, rollouts, scores),
     )
 
