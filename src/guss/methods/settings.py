@@ -222,7 +222,7 @@ def _model(tables: Iterable[dict[str, Any]], name: str) -> tuple[str, dict[str, 
     """
     found: dict[str, Any] = {}
     for table in tables:
-        name = table.get("name", name)
+        name = convert(table.get("name", name), str, "settings.model")
         kinds = setting_types(name)
         own = {key: value for key, value in table.items() if key != "name"}
         found = {key: value for key, value in found.items() if key in kinds} | checked(kinds, own, "model")
