@@ -114,7 +114,7 @@ def judge(model: Model, obs: np.ndarray, action: np.ndarray, use: np.ndarray) ->
               if use[e, t : t + longest].all()]  # fmt: skip
     first = jnp.asarray(np.stack([obs[e, t] for e, t in starts]))
     moves = jnp.asarray(np.stack([action[e, t : t + longest] for e, t in starts]))
-    mean = model.by_the_mean()
+    mean = model.mean_model()
     particles = jnp.arange(mean.num_particles, dtype=jnp.int32)
 
     @jax.jit
@@ -122,9 +122,9 @@ def judge(model: Model, obs: np.ndarray, action: np.ndarray, use: np.ndarray) ->
         def one(obs: Any, moves: Any, particle: Any) -> Any:
             def step(state: Any, action: Any) -> Any:
                 state = mean.predict(state, action, jax.random.key(0), particle)
-                return state, mean.seen(state)[: LIDAR.stop]
+                return state, mean.decode(state)[: LIDAR.stop]
 
-            return jax.lax.scan(step, mean.start(obs), moves)[1]
+            return jax.lax.scan(step, mean.encode(obs), moves)[1]
 
         many = jax.vmap(jax.vmap(one, (None, None, 0)), (0, 0, None))
         return jnp.mean(many(first, moves, particles), axis=1)

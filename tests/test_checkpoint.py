@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,6 +34,20 @@ def test_a_state_comes_back_bit_by_bit(file):
     assert sorted(p.name for p in file.parent.iterdir()) == ["a.ckpt"], "nothing is left beside it"
 
 
+def test_renamed_fields_of_an_older_schema_are_found(tmp_path, monkeypatch):
+    class Then(NamedTuple):
+        told: Any
+
+    class Now(NamedTuple):
+        outcomes: Any
+
+    with monkeypatch.context() as then:
+        then.setattr(checkpoint, "SCHEMA", 1)
+        checkpoint.save(tmp_path / "a.ckpt", "run", {}, {"data": Then(jnp.arange(3.0))})
+    back = checkpoint.load(tmp_path / "a.ckpt", "run").restore({"data": Now(jnp.zeros(3))})
+    assert back["data"].outcomes.tolist() == [0.0, 1.0, 2.0]
+
+
 @given(st.data())
 def test_any_truncated_or_flipped_file_is_told(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("c") / "a.ckpt"
@@ -54,7 +69,7 @@ def test_foreign_newer_and_other_files_are_told(file):
     head, payload = file.read_bytes().split(b"\n", 1)
     newer = json.loads(head) | {"schema": 99}
     file.write_bytes(json.dumps(newer).encode() + b"\n" + payload)
-    with pytest.raises(GussError, match="has schema 99, this version of guss reads up to 1; update guss"):
+    with pytest.raises(GussError, match="has schema 99, this version of guss reads up to 2; update guss"):
         checkpoint.load(file, "run")
     file.write_bytes(b"PK\x03\x04 a zip archive")
     with pytest.raises(GussError, match="is not a checkpoint of guss"):

@@ -41,6 +41,9 @@ def test_commands_exist_and_the_short_ones_run(words, guss_command, tmp_path):
     parse(words)
     if words[0] in ("list", "plan"):
         guss_command(*words, cwd=ROOT, check=0)
+    elif words[0] == "run" and "--plugin" in words:
+        small = ("--method", "rs", "--seeds", "1", "--episodes", "2", "--horizon", "2", "--budget", "20")
+        guss_command(*words, *small, "--no-figures", "--out", tmp_path, cwd=ROOT, check=0)
     elif "--plugin" in words:
         guss_command(*words, "--steps", "2", "--horizon", "3", "--out", tmp_path, cwd=ROOT, check=0)
 

@@ -27,7 +27,10 @@ def test_bad_input_is_told(guss_here):
         (("run", "--env", "CartPole-v1"), "does not say what is unsafe"),
         (("run", "--env", "nowhere.py:make_env"), "there is no file 'nowhere.py'"),
         (("run", "--env", "safe-pendulum", "--learned", "rewards"), "Did you mean 'reward'"),
-        (("run", "--env", "safe-pendulum", "--model", "oracle", "--learned", "reward"), "the oracle learns nothing"),
+        (
+            ("run", "--env", "safe-pendulum", "--model", "oracle", "--learned", "reward"),
+            "'oracle' learns nothing",
+        ),
         (("check-env", "safe-pendulm"), "Did you mean 'safe-pendulum'"),
     ):
         assert told in guss_here(*words, check=2).stderr

@@ -89,6 +89,7 @@ _PUBLIC = {
     "GussError": "guss.errors",
     "make_task": "guss.envs",
     "Oracle": "guss.models.oracle",
+    "register_model": "guss.models",
     "make_planner": "guss.planners",
     "register_planner": "guss.planners",
     "plan": "guss.planners.engine",

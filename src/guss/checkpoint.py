@@ -1,6 +1,6 @@
 """State on disk without pickle: one JSON line that says what it is, then the arrays.
 
-    {"format": "guss-checkpoint", "schema": 1, "kind": "run", "sha256": …, "bytes": …, "meta": {…}}
+    {"format": "guss-checkpoint", "schema": 2, "kind": "run", "sha256": …, "bytes": …, "meta": {…}}
     NPZ archive: an array per leaf of the state, named by its place in it
 
 A file is written beside its place, synced, then renamed, and the folder synced: a reader sees the old one or the new
@@ -30,9 +30,11 @@ from guss.files import file_error
 from guss.limits import Budget, read_npz, reading
 from guss.validation import checked, received
 
-FORMAT, SCHEMA = "guss-checkpoint", 1
+FORMAT, SCHEMA = "guss-checkpoint", 2
 START = json.dumps({"format": FORMAT}).encode()[:-1]
 """The first bytes of every file."""
+RENAMED = {1: {".told": ".outcomes"}}
+"""How fields that ended an array's name in an older schema are called now."""
 T = TypeVar("T")
 
 
@@ -161,4 +163,11 @@ def load(path: Path, kind: str) -> Stored:
         # Arrays are stored as they are, not compressed: all together they are no larger than the file.
         budget = Budget(f"the checkpoint {path}", len(payload), "bytes that its file has", "it was not written by guss")
         arrays = read_npz(io.BytesIO(payload), budget)
-    return Stored(path, header["meta"], arrays)
+    return Stored(path, header["meta"], _renamed(arrays, header["schema"]))
+
+
+def _renamed(arrays: dict[str, np.ndarray], schema: int) -> dict[str, np.ndarray]:
+    """The arrays of a schema under the names of the current one."""
+    for old, new in RENAMED.get(schema, {}).items():
+        arrays = {name.removesuffix(old) + new if name.endswith(old) else name: x for name, x in arrays.items()}
+    return arrays

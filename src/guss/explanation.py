@@ -21,7 +21,7 @@ from guss.envs.thresholds import find_thresholds
 from guss.errors import GussError
 from guss.planners.engine import Monitor, Particles, Plan, judge
 from guss.task import Task
-from guss.types import Judged, Planner, Rollout, Scores
+from guss.types import Outcomes, Planner, Rollout, Scores
 
 ALIKE = 0.01
 """Share of an action's range up to which two plans begin alike."""
@@ -218,7 +218,7 @@ class _Beginnings(Monitor):
 @jax.jit
 def _search_again(
     method: Any, states: PyTree, memory: PyTree, obs: Array, keys: PRNGKeyArray, t: Array, path: Rollout
-) -> tuple[_Found, Judged]:
+) -> tuple[_Found, Outcomes]:
     state, memory, obs, key = jax.tree.map(lambda x: x[0], (states, memory, obs, keys))
     actions = method.task.actions
     monitor = _Beginnings(method.planner.budget, actions.shape, actions.dtype)

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from guss.constraint import Constraint, Function, as_function, changed_parameter
 from guss.errors import GussError, UnknownNameError
-from guss.types import Actions, Interface, Judged, Observations, Rollout
+from guss.types import Actions, Interface, Observations, Outcomes, Rollout
 
 MAX_CELLS = 2**31 - 1
 Vector = Sequence[float] | np.ndarray | Array
@@ -324,11 +324,11 @@ class Task(eqx.Module):
         values = [jnp.asarray(c.cost(obs, action, next_obs), jnp.float32) for c in self.constraints]
         return jnp.stack(values) if values else jnp.zeros((0,), jnp.float32)
 
-    def judge(self, rollout: Rollout) -> Judged:
-        """A trajectory [H, …] by the task's own functions."""
+    def outcomes(self, rollout: Rollout) -> Outcomes:
+        """Reward, cost and descriptor of a trajectory [H, …], by the task's functions."""
         if self.descriptor is None:
             raise self._not_known("behaviour")
-        return Judged(jax.vmap(self.reward_of)(*rollout), jax.vmap(self.costs)(*rollout), self.descriptor(rollout))
+        return Outcomes(jax.vmap(self.reward_of)(*rollout), jax.vmap(self.costs)(*rollout), self.descriptor(rollout))
 
     def reward_of(
         self, obs: Float[Array, "D"], action: Shaped[Array, "..."], next_obs: Float[Array, "D"]

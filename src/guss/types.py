@@ -9,11 +9,12 @@ Letters for array axes, the same in every file:
     S  seeds                             P  particles: ensemble members or samples of a stochastic model
     E  episodes of a seed
 
-This module imports nothing of ours but spaces and errors.
+This module imports nothing of guss but spaces and errors.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -99,8 +100,8 @@ class Rollout(NamedTuple):
     next_obs: Float[Array, "*lead H D"]
 
 
-class Judged(NamedTuple):
-    """What a predicted trajectory of one particle is worth, step by step, and what kind of behaviour it is."""
+class Outcomes(NamedTuple):
+    """Predicted outcomes of one particle's trajectory: reward and cost of every step, and the behaviour descriptor."""
 
     reward: Float[Array, "*lead H"]
     cost: Float[Array, "*lead H C"]
@@ -123,15 +124,77 @@ class Scores(NamedTuple):
         return self.finite & (self.hard == 0.0) & (self.cost == 0.0)
 
 
+# ------------------------------------------------------------------------------------------------- fitting a model
+
+
+class Data(NamedTuple):
+    """Transitions in buffers of fixed size: the first `filled` rows hold something; rows not in `use` are skipped."""
+
+    obs: Float[Array, "rows D"]
+    action: Shaped[Array, "rows ..."]
+    next_obs: Float[Array, "rows D"]
+    use: Bool[Array, "rows"]
+    filled: Int[Array, ""]
+    outcomes: Float[Array, "rows O"] | None = None  # reward, costs, end of the episode, where any of them is learned
+
+
+class Pace(NamedTuple):
+    """How long gradient training lasts, the same for all seeds that are fitted together (`guss.models.training`)."""
+
+    epochs: Int[Array, ""]
+    steps: Int[Array, ""]  # of an epoch
+    blocks: Int[Array, ""]  # of held-out rows
+
+
+class FitReport(NamedTuple):
+    """How good a fit is, on rows that were held out of training."""
+
+    train_loss: Float[Array, ""]
+    nll: Float[Array, ""]  # of observations, in nats
+    r2: Float[Array, "D"]  # of the predicted change, per dimension
+    ks: Float[Array, "D"]  # distance of the predicted cumulative distribution from uniform
+    held_out: Int[Array, ""]
+    best_epoch: Int[Array, ""]
+    diverged: Bool[Array, ""]  # no epoch had a finite loss on the held-out rows: the weights are those before the fit
+    outcome: Any = None  # OutcomeReport, where reward or costs are learned
+
+
 # ------------------------------------------------------------------------------------------------- the protocols
 
 
 class Model(eqx.Module):
-    """What will happen. A model is a pytree: its arrays may change without recompiling a plan.
+    """Predicts what will happen. A model is a pytree: its arrays may change without recompiling a plan.
 
-    Predictions go from state to state. The state is the observation itself, unless the model overrides `start` and
-    `seen` to keep more in mind than can be observed at once.
+    A learned model has three methods: `create` makes it untrained, `fit` learns from transitions, `predict` gives the
+    next state. Write them for one seed, one transition and one particle; `vmap` adds the other axes. Decorate the class
+    with `guss.register_model("name")`; fields made with `guss.setting` become settings of `--net`.
+
+    A state is the observation itself, unless the model overrides `encode` and `decode` to keep more than one
+    observation shows.
     """
+
+    Settings: ClassVar[Any] = None
+    """Dataclass of the model's settings (`guss.models.settings`); None: one with a field for each `setting`."""
+
+    @classmethod
+    def create(cls, task: Any, key: PRNGKeyArray, **settings: Any) -> Model:
+        """An untrained model for a Task. `settings`: a value for each of the model's settings."""
+        raise GussError(f"the model {cls.__name__} has no `create(task, key, **settings)`: it cannot be made by name")
+
+    @classmethod
+    def learns(cls) -> bool:
+        """Whether the model has a `fit` of its own; one that has none is used as `create` makes it."""
+        return cls.fit is not Model.fit
+
+    def fit(self, fresh: Any, data: Data, key: PRNGKeyArray, settings: Any, pace: Pace) -> tuple[Model, FitReport]:
+        """Fit to the transitions of one seed (TRAIN of Alg. 1); return the fitted model and how good it is.
+
+        `fresh` is the untrained model, to start from where `settings.warm_start` is false. `settings` are FitSettings,
+        `guss.models.training.split_rows(data, settings)` says which rows to train on and which to hold out, and
+        `guss.models.evaluation.evaluate_model` makes the report. `pace` limits gradient training; a closed form
+        ignores it. The fitted model has the same structure and shapes as this one.
+        """
+        raise GussError(f"the model {type(self).__name__} has no `fit`: it cannot learn from data")
 
     @property
     def num_particles(self) -> int:
@@ -141,34 +204,35 @@ class Model(eqx.Module):
     @property
     def plain_state(self) -> bool:
         """Whether a state is an observation and nothing more."""
-        return type(self).start is Model.start
+        return type(self).encode is Model.encode
 
-    def start(self, obs: Float[Array, "D"]) -> PyTree:
-        """The state that an observation tells of."""
+    def encode(self, obs: Float[Array, "D"]) -> PyTree:
+        """The state that belongs to an observation."""
         return obs
 
-    def seen(self, state: PyTree) -> Float[Array, "D"]:
-        """What is observed of a state."""
+    def decode(self, state: PyTree) -> Float[Array, "D"]:
+        """The observation of a state."""
         return state
 
     @abstractmethod
     def predict(
         self, state: PyTree, action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
     ) -> PyTree:
-        """The next state, for one particle of one plan. All plans of a search see the same keys."""
+        """The next state, for one particle (0 … P − 1) of one plan. All plans of a search are given the same keys."""
 
-    def judge(self, task: Any, rollout: Rollout) -> Judged:
-        """What a predicted trajectory [H, …] is worth: as the Task says, unless the model has learned it."""
-        return task.judge(rollout)
+    def outcomes(self, task: Any, rollout: Rollout) -> Outcomes:
+        """Reward, cost and descriptor of a predicted trajectory [H, …]: the Task's, unless the model learned them."""
+        return task.outcomes(rollout)
 
     def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""] | None:
         """1 where a state is far from everything the model was fitted to, else 0; None: the model cannot say."""
         return None
 
-    def for_plans(self) -> tuple[Model, Literal[0] | None]:
-        """The model as plans roll it out, made once per plan; and the axis of its arrays along which particles lie.
+    def prepare(self) -> tuple[Model, Literal[0] | None]:
+        """The model in the layout in which plans roll it out, and the axis of its arrays along which particles lie.
 
-        Override it where predictions are quicker in another layout. No axis: all particles share the arrays.
+        Called once per plan. Override it where predictions are faster in another layout. None: all particles share
+        the arrays.
         """
         return self, None
 
@@ -176,14 +240,26 @@ class Model(eqx.Module):
         """Shift and scale that standardise observations, where the model was fitted to some."""
         return None
 
-    def by_the_mean(self) -> Model:
-        """The same model without its noise, one particle for each opinion: for judging its predictions."""
+    def mean_model(self) -> Model:
+        """The same model without its noise, one particle for each ensemble member: to evaluate its predictions."""
         return self
+
+    def as_ensemble(self, ensemble: Callable[[Model], Model]) -> Model:
+        """This model as an ensemble, where every array has a leading axis of members: `ensemble(self)`.
+
+        Override it where only a part of the model should differ between members.
+        """
+        return ensemble(self)
 
 
 def setting(default: Any, help: str) -> Any:
-    """A planner's setting: a static field with a sentence that `guss list --planner` and errors can show."""
+    """A setting of a planner or a model: a static field with a sentence that `guss list --settings` shows."""
     return eqx.field(static=True, default=default, kw_only=True, metadata={"help": help})
+
+
+def settings_of(cls: type[Any]) -> dict[str, dataclasses.Field[Any]]:
+    """The fields of a class made with `setting`, by name: default in `.default`, a sentence in `.metadata["help"]`."""
+    return {f.name: f for f in dataclasses.fields(cls) if "help" in f.metadata}
 
 
 class Planner(eqx.Module):

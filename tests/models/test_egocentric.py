@@ -71,6 +71,19 @@ def scooter(**changes):
     return Task(**(values | changes))
 
 
+def scooter_step(obs, action, key):
+    own = obs[:2] + 0.5 * (jnp.asarray([1.0, 2.0]) * action - obs[:2])
+    return scooter_sight(own, moved(scooter_places(obs), scooter_motion(obs[:2], own)))
+
+
+def scooter_reset(key):
+    return jnp.concatenate([jnp.zeros(2), jax.random.uniform(key, (4,), minval=-2.0, maxval=2.0)])
+
+
+SCOOTER = scooter(step=scooter_step, reset=scooter_reset, episode_length=12)
+"""The same as a simulated task, for whole runs."""
+
+
 def world_step(pose, own, action):
     """The truth: pose (x, y, heading) in the world, speeds that lag behind the action."""
     own = own + 0.5 * (np.asarray([1.0, 2.0]) * action - own)
@@ -149,10 +162,10 @@ def test_it_learns_the_body_and_predicts_all(ensemble):
     assert shift.shape == scale.shape == (6,)
     assert (np.asarray(scale) > 0.1).all()
     obs, actions = drive(99, 10)
-    state = model.start(jnp.asarray(obs[0]))
+    state = model.encode(jnp.asarray(obs[0]))
     for action in actions:
         state = model.predict(state, jnp.asarray(action), KEY, ZERO)
-    np.testing.assert_allclose(model.seen(state), obs[-1], atol=0.1)
+    np.testing.assert_allclose(model.decode(state), obs[-1], atol=0.1)
 
 
 @pytest.mark.parametrize("ensemble", [1, 3])
@@ -168,10 +181,10 @@ def test_plans_see_what_it_predicts(ensemble):
     np.testing.assert_array_equal(rollouts.obs[0, 0, 0], obs)
     for n, sequence in enumerate(sequences):
         for i in range(ensemble):
-            state = model.start(obs)
+            state = model.encode(obs)
             for t, action in enumerate(sequence):
                 state = model.predict(state, action, KEY, jnp.asarray(i))
-                np.testing.assert_allclose(rollouts.next_obs[n, i, t], model.seen(state), rtol=1e-4, atol=1e-5)
+                np.testing.assert_allclose(rollouts.next_obs[n, i, t], model.decode(state), rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_hidden_on_the_way_is_not_forgotten():
@@ -207,4 +220,4 @@ def test_it_is_one_of_the_cars_models():
     model = make_model("egocentric", car_task(), KEY, ModelSettings(hidden=(4,)))
     assert isinstance(model, Egocentric)
     move = Transition(*(jnp.zeros(n) for n in (22, 2, 1, 1, 22)))
-    assert model.seen(model.predict(model.start(move.obs), move.action, KEY, ZERO)).shape == (22,)
+    assert model.decode(model.predict(model.encode(move.obs), move.action, KEY, ZERO)).shape == (22,)

@@ -6,9 +6,9 @@ from problems import ACTIONS, make_task
 from test_training import filled, transitions
 
 from guss.errors import GussError
-from guss.models.ensemble import disagreement, fit_ensemble, make_ensemble
-from guss.models.mdn import make_net
-from guss.models.training import FitSettings
+from guss.models.ensemble import disagreement, make_ensemble
+from guss.models.mdn import DARMDN, DMDN
+from guss.models.training import FitSettings, fit_model
 from guss.planners import make_planner
 from guss.planners.engine import Particles, plan, roll_out
 
@@ -17,7 +17,7 @@ OBS, ACTION, KEY = jnp.asarray([0.3, -0.8]), jnp.asarray([0.5, 0.2]), jax.random
 
 
 def net(key, **settings):
-    return make_net(TASK, key, autoregressive=False, hidden=(16, 16), **settings)
+    return DMDN.create(TASK, key, hidden=(16, 16), **settings)
 
 
 def ensemble(propagation="member", **settings):
@@ -33,10 +33,10 @@ def test_particles_stay_with_their_member():
         np.testing.assert_allclose(model.predict(OBS, ACTION, KEY, jnp.asarray(i)), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("autoregressive", [False, True])
-def test_plans_roll_every_member_out_as_it_predicts(autoregressive):
+@pytest.mark.parametrize("kind", [DMDN, DARMDN])
+def test_plans_roll_every_member_out_as_it_predicts(kind):
     """What is laid out for planning (nets apart, filled up with idle units) says what the members say."""
-    make = lambda key: make_net(TASK, key, autoregressive=autoregressive, hidden=(5, 18))  # noqa: E731
+    make = lambda key: kind.create(TASK, key, hidden=(5, 18))  # noqa: E731
     model = make_ensemble(make, jax.random.key(2), 3)
     planner = make_planner("rs", TASK, horizon=4, budget=2)
     sequences = TASK.actions.sample(KEY, (2, 4))
@@ -74,18 +74,18 @@ def test_sampling_members_have_particles_each():
 
 def test_members_agree_where_there_are_data_and_disagree_elsewhere():
     model = ensemble()
-    fitted, reports = jax.jit(fit_ensemble, static_argnames="settings")(
+    fitted, report = jax.jit(fit_model, static_argnames="settings")(
         model, model, filled(600), KEY, FitSettings(epochs=60, batch=32)
     )
-    assert reports.nll.shape == (3,)
-    assert (np.asarray(reports.r2) > 0.8).all()
+    assert report.nll.shape == ()  # the mean over members
+    assert (np.asarray(report.r2) > 0.8).all()
     obs, action, _ = transitions(200, seed=7)
     spread = jax.jit(jax.vmap(lambda o, a: disagreement(fitted, o, a)))
     near, far = spread(obs, action), spread(obs + 15.0, action)
     assert np.asarray(far).mean() > 3 * np.asarray(near).mean()
 
 
-def test_plans_are_judged_by_the_most_pessimistic_member():
+def test_the_cost_of_a_plan_is_the_maximum_over_members():
     planner = make_planner("rs", TASK, horizon=3, budget=20)
     result = plan(planner, ensemble(), TASK, np.zeros(2), KEY)
     assert result.trajectory.next_obs.shape == (3, 3, 2)

@@ -9,18 +9,19 @@ from scipy.stats import kstest
 
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
-from guss.models import mdn
-from guss.models.mdn import log_density, make_net, mixture_cdf, mixture_mean, mixture_variance
+from guss.models import layers, mdn
+from guss.models.mdn import DARMDN, DMDN
+from guss.models.mixtures import log_density, mixture_cdf, mixture_mean, mixture_variance
 from guss.models.scaling import Scaling
 
 TASK = make_task(ACTIONS["continuous"])
 OBS, ACTION = jnp.asarray([0.3, -0.8]), jnp.asarray([0.5, 0.2])
-KINDS = {"dmdn": False, "darmdn": True}
+KINDS = {"dmdn": DMDN, "darmdn": DARMDN}
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 def net(kind, **settings):
-    made = make_net(TASK, jax.random.key(1), autoregressive=KINDS[kind], **{"hidden": (8, 8), **settings})
+    made = KINDS[kind].create(TASK, jax.random.key(1), **{"hidden": (8, 8), **settings})
     scales = (
         Scaling(jnp.asarray([0.1, -0.2]), jnp.asarray([2.0, 0.5])),
         Scaling(jnp.asarray([0.3, 0.0]), jnp.asarray([0.7, 1.3])),
@@ -43,7 +44,7 @@ def test_the_density_of_the_next_state_integrates_to_one(kind, components):
 
 def test_output_l_does_not_depend_on_dimensions_from_l_on():
     task = make_task(ACTIONS["discrete"])
-    model = make_net(task, jax.random.key(0), autoregressive=True, components=2, hidden=(8, 8))
+    model = DARMDN.create(task, jax.random.key(0), components=2, hidden=(8, 8))
     jacobian = jax.jacobian(lambda change: model.density(OBS, jnp.asarray(1), change))(jnp.asarray([0.4, 0.1]))
     for part in jacobian:  # [D, K, D]
         assert np.all(np.asarray(part)[np.triu_indices(2)[0], :, np.triu_indices(2)[1]] == 0.0)
@@ -104,7 +105,7 @@ def test_moments_of_mixtures(kind):
 )
 def test_bad_nets_are_told(settings, words):
     with pytest.raises(GussError, match=words):
-        make_net(TASK, jax.random.key(0), autoregressive=True, **settings)
+        DARMDN.create(TASK, jax.random.key(0), **settings)
 
 
 def test_scaling_leaves_out_what_is_not_used_and_what_does_not_vary():
@@ -115,11 +116,11 @@ def test_scaling_leaves_out_what_is_not_used_and_what_does_not_vary():
     np.testing.assert_allclose(scaling.undo(scaling(rows[2])), rows[2])
 
 
-@pytest.mark.parametrize("autoregressive", [False, True])
+@kinds
 @pytest.mark.parametrize("hidden", [(7,), (6, 5)])
-def test_the_quick_way_gives_the_mean_of_the_mixture(autoregressive, hidden):
+def test_the_quick_way_gives_the_mean_of_the_mixture(kind, hidden):
     """The mean is predicted without the rest of the mixture; dimension by dimension it is that of the density."""
-    net = make_net(pendulum_task(), jax.random.key(3), autoregressive=autoregressive, hidden=hidden)
+    net = KINDS[kind].create(pendulum_task(), jax.random.key(3), hidden=hidden)
     keys = jax.random.split(jax.random.key(0), 20)
     for key in keys:
         obs = jax.random.normal(key, (3,))
@@ -132,9 +133,9 @@ def test_the_quick_way_gives_the_mean_of_the_mixture(autoregressive, hidden):
 @given(st.floats(-80.0, 80.0))
 def test_quick_functions_are_what_they_stand_for(x):
     at = jnp.asarray(x, jnp.float32)
-    np.testing.assert_allclose(mdn.silu(at), jax.nn.silu(at), rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(mdn.softplus(at), jax.nn.softplus(at), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(jax.grad(mdn.softplus)(at), jax.nn.sigmoid(at), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(layers.silu(at), jax.nn.silu(at), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(layers.softplus(at), jax.nn.softplus(at), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(jax.grad(layers.softplus)(at), jax.nn.sigmoid(at), rtol=1e-5, atol=1e-6)
 
 
 @kinds

@@ -11,7 +11,7 @@ from guss.constraint import Constraint
 from guss.errors import GussError
 from guss.models.calibration import _calibrated
 from guss.models.factory import ModelSettings, fit_all, make_model
-from guss.models.outcomes import Behaviour, Informed, num_told, wanted_columns
+from guss.models.outcomes import Behaviour, ModelWithOutcomes, num_outcomes, outcome_targets
 from guss.models.training import Data, FitSettings
 from guss.planners import make_planner
 from guss.planners.engine import Particles, judge, plan, roll_out
@@ -60,15 +60,15 @@ def draw(seed, count):
     reward = true_reward(obs, action) + 0.05 * random.normal(size=count)
     rare = random.uniform(size=count) < true_chance(next_obs)
     ended = np.abs(next_obs[:, 1]) > 2.0
-    told = np.stack([reward, rare, known_cost(obs, action, next_obs.T), ended], 1).astype(np.float32)
-    return obs, action, next_obs, told
+    outcomes = np.stack([reward, rare, known_cost(obs, action, next_obs.T), ended], 1).astype(np.float32)
+    return obs, action, next_obs, outcomes
 
 
-def data_of(count=ROWS, told=None):
+def data_of(count=ROWS, outcomes=None):
     each = [draw(seed, count) for seed in range(SEEDS)]
     parts = [jnp.asarray(np.stack(x)) for x in zip(*each, strict=True)]
     use, filled = jnp.ones((SEEDS, count), bool), jnp.full((SEEDS,), count, jnp.int32)
-    return Data(*parts[:3], use, filled, parts[3] if told is None else told)
+    return Data(*parts[:3], use, filled, parts[3] if outcomes is None else outcomes)
 
 
 @pytest.fixture(scope="module")
@@ -85,19 +85,19 @@ def first(models):
     return jax.tree.map(lambda x: x[0], models)
 
 
-def opinions(model, obs, action, next_obs):
+def predicted(model, obs, action, next_obs):
     """Reward and probabilities of many single steps."""
     rollout = Rollout(*(jnp.asarray(x) for x in (obs, action, next_obs)))
-    return jax.device_get(model._opinions(model.nets, rollout))
+    return jax.device_get(model._predict_outcomes(model.nets, rollout))
 
 
 def test_reward_and_costs_are_learned_on_data_not_seen(learned):
     _, models, report = learned
-    obs, action, next_obs, told = draw(99, 4000)
-    reward, chance = opinions(first(models), obs, action, next_obs)
+    obs, action, next_obs, outcomes = draw(99, 4000)
+    reward, chance = predicted(first(models), obs, action, next_obs)
     residual = np.mean((reward - true_reward(obs, action)) ** 2)
-    assert residual < 0.05 * np.var(told[:, 0])
-    known, ended = (told[:, 2] > 0), (told[:, 3] > 0)
+    assert residual < 0.05 * np.var(outcomes[:, 0])
+    known, ended = (outcomes[:, 2] > 0), (outcomes[:, 3] > 0)
     assert ((chance[1] > 0.5) == known).mean() > 0.98
     assert ((chance[2] > 0.5) == ended).mean() > 0.98
     assert report.outcome.reward_r2.shape == (SEEDS,)
@@ -109,11 +109,17 @@ def test_a_reward_that_never_changes_has_no_r2_and_is_predicted_as_it_is():
     fresh = jax.vmap(lambda key: make_model("dmdn", task, key, ModelSettings(hidden=(8,))))(keys)
     data = data_of(200)
     models, report = fit_all(
-        fresh, fresh, data._replace(told=data.told.at[..., 0].set(1.0)), keys, FitSettings(epochs=3), False, task
+        fresh,
+        fresh,
+        data._replace(outcomes=data.outcomes.at[..., 0].set(1.0)),
+        keys,
+        FitSettings(epochs=3),
+        False,
+        task,
     )
     assert np.isnan(np.asarray(report.outcome.reward_r2)).all()
     obs, action, next_obs, _ = draw(5, 50)
-    np.testing.assert_array_equal(opinions(first(models), obs, action, 9.0 * next_obs)[0], 1.0)
+    np.testing.assert_array_equal(predicted(first(models), obs, action, 9.0 * next_obs)[0], 1.0)
 
 
 def test_probabilities_of_a_rare_cost_are_calibrated(learned):
@@ -123,9 +129,9 @@ def test_probabilities_of_a_rare_cost_are_calibrated(learned):
     model misses the bound of 1 point by chance in less than one of 10⁹ trials; weights left in would miss by 10 points.
     """
     _, models, report = learned
-    obs, action, next_obs, told = draw(7, 20_000)
-    _, chance = opinions(first(models), obs, action, next_obs)
-    share = (told[:, 1] > 0).mean()
+    obs, action, next_obs, outcomes = draw(7, 20_000)
+    _, chance = predicted(first(models), obs, action, next_obs)
+    share = (outcomes[:, 1] > 0).mean()
     assert 0.02 < share < 0.08
     assert abs(chance[0].mean() - share) < 0.01
     assert np.abs(chance[0] - true_chance(next_obs)).mean() < 0.02
@@ -146,15 +152,15 @@ def test_what_is_known_comes_from_the_task_and_the_rest_from_the_model(learned):
     action = np.asarray([[-1.0], [-1.0], [0.0]], np.float32)
     next_obs = np.asarray([[-1.0, 1.5], [-1.0, 2.5], [0.0, 0.0]], np.float32)  # the second is the end
     rollout = Rollout(*(jnp.asarray(x) for x in (obs, action, next_obs)))
-    judged = model.judge(task, rollout)
-    reward, chance = opinions(model, *rollout)
+    judged = model.outcomes(task, rollout)
+    reward, chance = predicted(model, *rollout)
     assert chance[2, 1] > 0.5  # the end, as predicted
     lasts = np.concatenate([[1.0], np.cumprod(1.0 - chance[2])[:-1]])
     np.testing.assert_allclose(judged.reward, reward * lasts, rtol=1e-5)
     assert abs(float(judged.reward[2])) < 0.5 * abs(reward[2])
     assert judged.cost[:, 1].tolist() == [1.0, 1.0, 0.0]
     own = without_end(model)
-    known = own.judge(partly, rollout)
+    known = own.outcomes(partly, rollout)
     assert known.cost[:, 1].tolist() == [1.0, 1.0, 0.0]  # by the Task's function, on every step
     np.testing.assert_allclose(known.reward, reward, rtol=1e-5)
 
@@ -165,7 +171,7 @@ def without_end(model):
     layers = [type(layer)(layer.weight[:, :2], layer.bias[:, :2]) for layer in nets.layers]
     parts = (layers, nets.slope[:, :1], nets.offset[:, :1])
     short = eqx.tree_at(lambda n: (n.layers, n.slope, n.offset), nets, parts)
-    return Informed(model.dynamics, short, model.behaviour, model.support)
+    return ModelWithOutcomes(model.dynamics, short, model.behaviour, model.support)
 
 
 def test_plans_of_every_kind_use_what_was_learned(learned):
@@ -187,15 +193,15 @@ def test_an_event_that_never_happened_is_unlikely_everywhere():
     keys = jax.random.split(jax.random.key(0), SEEDS)
     fresh = jax.vmap(lambda key: make_model("dmdn", task, key, ModelSettings(hidden=(8,))))(keys)
     data = data_of(200)
-    data = data._replace(told=data.told[..., jnp.asarray([0, 1, 3])].at[..., 1:].set(0.0))
+    data = data._replace(outcomes=data.outcomes[..., jnp.asarray([0, 1, 3])].at[..., 1:].set(0.0))
     models, report = fit_all(fresh, fresh, data, keys, FitSettings(epochs=20), False, task)
-    _, chance = opinions(first(models), *draw(5, 500)[:3])
+    _, chance = predicted(first(models), *draw(5, 500)[:3])
     assert (chance < 0.1).all()
     assert np.isnan(np.asarray(report.outcome.cost_recall)).all()  # there was nothing to find
     assert np.isfinite(np.asarray(report.outcome.cost_error)).all()
 
 
-def test_members_of_an_ensemble_have_opinions_of_their_own():
+def test_members_of_an_ensemble_have_outcome_nets_of_their_own():
     task = blank_task()
     model = make_model("dmdn", task, jax.random.key(0), ModelSettings(hidden=(8,), ensemble=3))
     planner = make_planner("rs", task, horizon=4, budget=2)
@@ -206,9 +212,9 @@ def test_members_of_an_ensemble_have_opinions_of_their_own():
     assert found.reward.shape == (3, 4)
     for i in range(3):
         mine = jax.tree.map(lambda x, i=i: x[i : i + 1], model.nets)
-        alone = Informed(model.dynamics, mine, model.behaviour, model.support)
+        alone = ModelWithOutcomes(model.dynamics, mine, model.behaviour, model.support)
         mine = jax.tree.map(lambda x, i=i: x[0, i], rollouts)
-        np.testing.assert_allclose(found.reward[i], alone.judge(task, mine).reward, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found.reward[i], alone.outcomes(task, mine).reward, rtol=1e-4, atol=1e-5)
     assert float(jnp.std(found.reward[:, 0])) > 1e-3
 
 
@@ -243,13 +249,13 @@ def test_behaviour_is_principal_components_within_one():
     np.testing.assert_allclose(np.abs(np.sum(directions.T * mine, axis=0)), 1.0, atol=1e-3)
 
 
-def test_only_what_is_unknown_is_told():
+def test_only_unknown_outcomes_are_learned():
     everything = blank_task()
-    assert num_told(everything) == 4
-    told = jnp.arange(8.0).reshape(2, 4)
-    assert wanted_columns(everything, told).tolist() == [[0, 1, 3], [4, 5, 7]]
+    assert num_outcomes(everything) == 4
+    outcomes = jnp.arange(8.0).reshape(2, 4)
+    assert outcome_targets(everything, outcomes).tolist() == [[0, 1, 3], [4, 5, 7]]
     settled = blank_task(constraints=(Constraint("known", known_cost),), learns_end=False, reward=known_cost)
-    assert num_told(settled) == 0  # behaviour alone needs no more than the states
+    assert num_outcomes(settled) == 0  # behaviour alone needs no more than the states
     model = make_model("dmdn", settled, jax.random.key(0), NET)
     assert model.nets is None
     assert model.behaviour is not None

@@ -9,10 +9,10 @@ from problems import ACTIONS, make_task
 from scipy.stats import kstest
 
 from guss.errors import GussError
-from guss.models.evaluation import horizon_r2, judge, ks_from_uniform, r_squared
+from guss.models.evaluation import horizon_r2, ks_from_uniform, r_squared
 from guss.models.factory import fit_all
-from guss.models.mdn import make_net
-from guss.models.training import Data, FitSettings, append, empty_data, fit
+from guss.models.mdn import DARMDN, DMDN
+from guss.models.training import Data, FitSettings, append, empty_data, fit_model
 from guss.runs.compile_clock import CompileClock
 
 TASK = make_task(ACTIONS["continuous"])
@@ -38,11 +38,11 @@ def filled(count, capacity=ROWS):
 
 
 def net(autoregressive, seed=0, **settings):
-    return make_net(TASK, jax.random.key(seed), autoregressive=autoregressive, hidden=(16, 16), **settings)
+    return (DARMDN if autoregressive else DMDN).create(TASK, jax.random.key(seed), hidden=(16, 16), **settings)
 
 
 SETTINGS = FitSettings(epochs=60, batch=32)
-fitted = jax.jit(fit, static_argnames="settings")
+fitted = jax.jit(fit_model, static_argnames="settings")
 TEST = transitions(500, seed=9)
 ALL = jnp.ones(500, bool)
 
@@ -51,9 +51,9 @@ ALL = jnp.ones(500, bool)
 @pytest.mark.parametrize("autoregressive", [False, True])
 def test_every_loss_learns_the_system(loss, autoregressive):
     model = net(autoregressive)
-    before = judge(model, *TEST, ALL)
+    before = model.evaluate(*TEST, ALL)
     model, report = fitted(model, model, filled(ROWS), jax.random.key(1), FitSettings(loss=loss, epochs=60, batch=32))
-    after = judge(model, *TEST, ALL)
+    after = model.evaluate(*TEST, ALL)
     assert float(after.nll) < float(before.nll) - 1.0
     enough = 0.5 if loss == "nll" else 0.8  # plain likelihood lets the variance starve the mean
     assert (np.asarray(after.r2) > enough).all()
@@ -67,7 +67,7 @@ def test_autoregressive_nets_are_likelier_where_dimensions_are_coupled():
     for autoregressive in (False, True):
         model = net(autoregressive)
         model, _ = fitted(model, model, filled(ROWS), jax.random.key(1), FitSettings(loss="nll", epochs=120, batch=32))
-        nll[autoregressive] = float(judge(model, *TEST, ALL).nll)
+        nll[autoregressive] = float(model.evaluate(*TEST, ALL).nll)
     assert nll[True] < nll[False] - 0.3
 
 
@@ -128,7 +128,7 @@ def test_a_fit_ends_when_nothing_gets_better_at_the_least_rate():
 
 def test_seeds_that_settled_wait_for_the_others_unchanged():
     keys = jax.random.split(jax.random.key(0), 3)
-    models = jax.vmap(lambda key: make_net(TASK, key, autoregressive=False, hidden=(8,)))(keys)
+    models = jax.vmap(lambda key: DMDN.create(TASK, key, hidden=(8,)))(keys)
     data = jax.tree.map(lambda x: jnp.stack([x] * 3), filled(100))
     settings = FitSettings(loss="nll", epochs=2**30, max_steps=0, warm_steps=0, batch=10, patience=3)
     _, report = fit_all(models, models, data, keys, settings, jnp.asarray(False))
@@ -148,9 +148,7 @@ def test_with_too_few_rows_to_hold_any_out_the_last_weights_are_kept():
 
 
 def test_many_seeds_fit_at_once_as_one_by_one():
-    models = jax.vmap(lambda key: make_net(TASK, key, autoregressive=True, hidden=(8,)))(
-        jax.random.split(jax.random.key(0), 2)
-    )
+    models = jax.vmap(lambda key: DARMDN.create(TASK, key, hidden=(8,)))(jax.random.split(jax.random.key(0), 2))
     data = jax.tree.map(lambda x: jnp.stack([x, x]), filled(200))
     keys = jax.random.split(jax.random.key(3), 2)
     together, report = fit_all(models, models, data, keys, FitSettings(epochs=5), jnp.asarray(False))

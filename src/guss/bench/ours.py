@@ -18,8 +18,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from guss.bench.cases import FITS, PLANS, model_of, planner_of, start_of, task_of, transitions_of
 from guss.bench.worker import serve
-from guss.models.mdn import MixtureNet
-from guss.models.training import Data, FitSettings, fit
+from guss.models.training import Data, FitSettings, fit_model
 from guss.planners.engine import Particles, evaluate, plan_one
 from guss.types import Model, Scores
 
@@ -58,21 +57,21 @@ def limit(name: str, seeds: int) -> Work:
 
 
 def fitting(name: str, seeds: int = 1) -> Work:
-    """A whole fit, with its held-out rows judged after every epoch as always."""
+    """A whole fit, with its held-out rows evaluated after every epoch as always."""
     case = FITS[name]
     obs, actions, next_obs = (jnp.asarray(x) for x in transitions_of(case))
     data = Data(obs, actions, next_obs, jnp.ones(case.rows, bool), jnp.asarray(case.rows, jnp.int32))
     settings = FitSettings(loss="nll", batch=case.batch, max_steps=case.steps, epochs=case.steps)
-    models = jax.vmap(lambda _: _net(name))(jnp.arange(seeds))
+    models = jax.vmap(lambda _: model_of(case, task_of(case)))(jnp.arange(seeds))
     keys = jax.random.split(jax.random.key(0), seeds)
-    many = jax.jit(jax.vmap(lambda model, key, data: fit(model, model, data, key, settings)[0], (0, 0, None)))
+    many = jax.jit(jax.vmap(lambda model, key, data: fit_model(model, model, data, key, settings)[0], (0, 0, None)))
     return lambda: jax.block_until_ready(many(models, keys, data))
 
 
 def products(name: str, seeds: int = 1) -> Work:
     """The matrix products of as many gradient steps."""
     case = FITS[name]
-    net = _net(name)
+    net = model_of(case, task_of(case))
     first = jnp.concatenate([net.layers[0].weight, net.before], axis=1) if net.autoregressive else net.layers[0].weight
     weights = [first, *(layer.weight for layer in net.layers[1:])]
     x = jax.random.normal(jax.random.key(0), (first.shape[0], case.batch, first.shape[1]))
@@ -91,12 +90,6 @@ def products(name: str, seeds: int = 1) -> Work:
 
     chain = jax.jit(lambda weights: jax.lax.scan(step, weights, None, length=case.steps)[0])
     return lambda: jax.block_until_ready(chain(weights))
-
-
-def _net(name: str) -> MixtureNet:
-    net = model_of(FITS[name], task_of(FITS[name]))
-    assert isinstance(net, MixtureNet)
-    return net
 
 
 WORKS = {"plan": planning, "limit": limit, "fit": fitting, "products": products}

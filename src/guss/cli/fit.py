@@ -39,7 +39,7 @@ class Fit:
     """Another preset of experiments/, or a TOML file of your own."""
     columns: ColumnNames = ()
     model: Annotated[str | None, arg(metavar="NAME"), FROM_PRESET] = None
-    """The model: darmdn or dmdn."""
+    """The model: darmdn, dmdn, or a custom one that a --plugin registers."""
     net: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
     """Settings of the model, such as components=3 ensemble=5 hidden=[100,100]."""
     fit: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()

@@ -16,7 +16,7 @@ class List:
     json: bool = False
     """Print JSON instead of tables."""
     settings: bool = False
-    """Also show each planner's and method's settings and their defaults."""
+    """Also show the settings that planners, other methods and custom models declare, with their defaults."""
     plugin: Plugins = ()
 
     def run(self) -> None:
@@ -41,7 +41,7 @@ class List:
             "planners": rows(PLANNERS, lambda e: {"judges": e.item.judges} | own(e)),
             "methods": rows(METHODS, own),
             "environments": rows(ENVS, lambda e: {"gym_id": e.item.gym_id}),
-            "models": rows(MODELS),
+            "models": rows(MODELS, own),
         }
         if self.json:
             print(json.dumps(found, indent=2))

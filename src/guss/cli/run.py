@@ -64,7 +64,8 @@ class Run:
     budget: Annotated[int | None, arg(metavar="M"), FROM_PRESET] = None
     """M: plans evaluated per step."""
     model: Annotated[str | None, arg(metavar="NAME"), FROM_PRESET] = None
-    """The model: darmdn, dmdn, egocentric, or oracle (the true dynamics, nothing learned)."""
+    """The model: one of `guss list`, such as darmdn, dmdn or oracle (the true dynamics, nothing learned), or a custom
+    one that a --plugin registers."""
     planning_margin: Annotated[float | None, arg(metavar="X"), FROM_PRESET] = None
     """Plan by limits that are stricter by this, in their own unit; steps are judged by the limits as they are."""
     learned: Annotated[tuple[str, ...], arg(metavar="PART"), FROM_PRESET] = ()

@@ -17,9 +17,9 @@ from guss.collect.compiled import collect_compiled
 from guss.compilation import AT_ONCE, QUICKLY, Ahead, strong
 from guss.errors import GussError
 from guss.models.evaluation import FitReport, horizon_r2, plain
-from guss.models.factory import ModelSettings, fit_all, fit_programs, make_model
-from guss.models.oracle import Oracle
-from guss.models.outcomes import num_told, wanted_columns
+from guss.models.factory import fit_all, fit_programs, make_model
+from guss.models.outcomes import num_outcomes, outcome_targets
+from guss.models.settings import CommonSettings, ModelSettings
 from guss.models.training import Data, FitSettings, append, check_buffer, empty_data, split_rows
 from guss.models.unsafe_examples import Examples, learned_examples
 from guss.planners.engine import Diagnostics, Monitor, Plan, plan_one
@@ -60,7 +60,7 @@ class Planning(Method):
     monitor: Monitor | None = None
     """Watches every search; what it keeps goes to `PlanNotes.monitored`."""
     model: str = eqx.field(static=True, kw_only=True, default="darmdn")
-    net: ModelSettings = eqx.field(static=True, kw_only=True, default=ModelSettings())
+    net: CommonSettings = eqx.field(static=True, kw_only=True, default=ModelSettings())
     fit: FitSettings = eqx.field(static=True, kw_only=True, default=FitSettings())
 
     phase: ClassVar[str] = "plan"
@@ -114,7 +114,7 @@ class Planning(Method):
         if not self.learns:
             return ()
         size, actions = self.task.observations.size, self.task.actions
-        data = empty_data(size, actions.shape, actions.dtype, self.capacity, num_told(self.task))
+        data = empty_data(size, actions.shape, actions.dtype, self.capacity, num_outcomes(self.task))
         zero = jnp.zeros((), jnp.int32)
         model = make_model(self.model, self.task, key, self.net)
         return PlanningState(model, data, zero, zero, None if self.fit.warm_start else model)
@@ -175,9 +175,9 @@ class Planning(Method):
 
     def _check_outcomes(self, states: PlanningState, trajectory: Trajectory) -> None:
         """What must be learned must have been observed."""
-        if states.data.told is None:
+        if states.data.outcomes is None:
             return
-        wanted = wanted_columns(self.task, outcomes_of(self.task, trajectory)[np.asarray(trajectory.learnable)])
+        wanted = outcome_targets(self.task, outcomes_of(self.task, trajectory)[np.asarray(trajectory.learnable)])
         if np.isnan(wanted).any():
             raise GussError(
                 f"the {' and the '.join(self.task.unknown)} of task {self.task.name!r} must be learned, but these "
@@ -218,10 +218,9 @@ class Planning(Method):
         return not self.learns or bool((np.asarray(states.fits) > 0).all())
 
     def _fit_arguments(self, states: PlanningState, keys: Key[Array, "S"]) -> Any:
-        task = self.task if self.task.unknown or self.task.unknown_unsafe else None
         again = np.bool_((np.asarray(states.fits) > 0).all())
         fresh = states.models if states.fresh is None else states.fresh
-        return (states.models, fresh, states.data, keys, self.fit, again, task)
+        return (states.models, fresh, states.data, keys, self.fit, again, self.task)
 
     # ----------------------------------------------------------------------------------------- compiling, and the rest
 
@@ -253,10 +252,10 @@ class Planning(Method):
 
     def examples(self, states: PyTree) -> list[list[Examples]]:
         """For each seed, what its data say of every learned cost."""
-        if not self.learns or states.data.told is None:
+        if not self.learns or states.data.outcomes is None:
             return []
         filled = int(states.data.filled[0])
-        rows = [np.asarray(x)[:, :filled] for x in (states.data.next_obs, states.data.told, states.data.use)]
+        rows = [np.asarray(x)[:, :filled] for x in (states.data.next_obs, states.data.outcomes, states.data.use)]
         return [learned_examples(self.task, obs[use], told[use]) for obs, told, use in zip(*rows, strict=True)]
 
 
@@ -308,16 +307,6 @@ def with_model_inputs(planner: Planner, model: Model, task: Task) -> Planner:
     return eqx.tree_at(lambda p: (p.interface.obs_shift, p.interface.obs_scale), planner, scale)
 
 
-def oracle_for(task: Task) -> Oracle:
-    """The oracle, if the task knows all that plans need."""
-    if task.unknown:
-        raise GussError(
-            f"the oracle learns nothing, but the {' and the '.join(task.unknown)} of task {task.name!r} must "
-            f"be learned: choose another model, such as darmdn"
-        )
-    return Oracle.of(task)
-
-
 def outcomes_of(task: Task, trajectory: Trajectory) -> np.ndarray:
     """Reward, costs, and whether the system ended the episode: [..., 2 + C]; NaN where they are not known."""
     lead = np.shape(trajectory.terminated)
@@ -367,7 +356,7 @@ def _num_training(data: Data, settings: FitSettings) -> Array:
 @partial(jax.jit, compiler_options=AT_ONCE)
 def _append_all(data: Data, more: tuple[Array, ...], count: Array) -> Data:
     def one(rows: Data, more: tuple[Array, ...]) -> Data:
-        return append(rows, Data(*more[:4], count, None if rows.told is None else more[4]))  # type: ignore[call-arg]
+        return append(rows, Data(*more[:4], count, None if rows.outcomes is None else more[4]))  # type: ignore[call-arg]
 
     return jax.vmap(one)(data, more)
 
@@ -376,7 +365,7 @@ def _append_all(data: Data, more: tuple[Array, ...], count: Array) -> Data:
 def _doubled(data: Data) -> Data:
     double = lambda x: jnp.concatenate([x, jnp.zeros_like(x)], axis=1)  # noqa: E731
     obs, action, next_obs, use = map(double, data[:4])
-    return Data(obs, action, next_obs, use, data.filled, None if data.told is None else double(data.told))
+    return Data(obs, action, next_obs, use, data.filled, None if data.outcomes is None else double(data.outcomes))
 
 
 @partial(jax.jit, static_argnums=5, compiler_options=AT_ONCE)

@@ -21,7 +21,7 @@ from guss.errors import GussError
 from guss.methods import register_method
 from guss.methods.base import PolicyMethod, check_positive, ended_of, unsafe_of
 from guss.methods.nets import LOG_2PI, Net, Running, adam_step, apply_net, make_net
-from guss.models.mdn import encoded
+from guss.models.layers import encoded
 from guss.models.training import Data, append, check_buffer, empty_data
 from guss.types import ContinuousActions, Trajectory, setting
 from guss.validation import MAX_INT
@@ -214,13 +214,13 @@ class Sac(PolicyMethod):
 
     def rewards(self, data: Data) -> Rewards:
         """The range of rewards seen so far."""
-        assert data.told is not None
-        real, reward = jnp.arange(len(data.use)) < data.filled, data.told[:, 0]
+        assert data.outcomes is not None
+        real, reward = jnp.arange(len(data.use)) < data.filled, data.outcomes[:, 0]
         return Rewards(jnp.min(jnp.where(real, reward, jnp.inf)), jnp.max(jnp.where(real, reward, -jnp.inf)))
 
     def real_batch(self, state: Any, rows: Array, unit: Float[Array, ""]) -> Trajectory:
         """Transitions of the system itself."""
-        data, told = state.data, state.data.told[rows]
+        data, told = state.data, state.data.outcomes[rows]
         return minibatch(
             obs=state.scale.standardised(data.obs[rows]),
             action=jax.vmap(lambda a: encoded(self.task.actions, a))(data.action[rows]),

@@ -33,7 +33,8 @@ from guss.methods.nets import Running
 from guss.methods.sac import Rewards, Sac, SacNets, SacState, drawn, minibatch
 from guss.models.evaluation import FitReport
 from guss.models.factory import ModelSettings, fit_all, make_model
-from guss.models.mdn import encoded
+from guss.models.layers import encoded
+from guss.models.settings import CommonSettings
 from guss.models.training import Data, FitSettings
 from guss.planners.engine import Particles
 from guss.types import Model, Rollout, Trajectory, setting
@@ -64,7 +65,7 @@ class SafeMbpo(Sac):
     defaults = {"episodes": 50, "model": {"name": "dmdn", "ensemble": 5, "deterministic": False}}  # noqa: RUF012
 
     model: str = eqx.field(static=True, kw_only=True, default="dmdn")
-    net: ModelSettings = eqx.field(static=True, kw_only=True, default=ModelSettings(ensemble=5, deterministic=False))
+    net: CommonSettings = eqx.field(static=True, kw_only=True, default=ModelSettings(ensemble=5, deterministic=False))
     fit: FitSettings = eqx.field(static=True, kw_only=True, default=FitSettings())
     batch: int = setting(128, "Transitions in an update.")
     updates: float = setting(10.0, "Updates for every step.")
@@ -102,22 +103,21 @@ class SafeMbpo(Sac):
         def member(model: Model, index: Int[Array, ""], first: Array, noise: Array, key: PRNGKeyArray) -> Any:
             def step(now: PyTree, coming: tuple[Array, PRNGKeyArray]) -> tuple[PyTree, tuple[Array, Array, Array]]:
                 noise, key_step = coming
-                obs = jax.vmap(model.seen)(now)
+                obs = jax.vmap(model.decode)(now)
                 action = jax.vmap(lambda o, n: self.draw(nets, state.scale, o, n))(obs, noise)
                 keys = jax.random.split(key_step, each)
                 after = jax.vmap(model.predict, (0, 0, 0, None))(now, action, keys, index)
-                return after, (obs, action, jax.vmap(model.seen)(after))
+                return after, (obs, action, jax.vmap(model.decode)(after))
 
-            begin = jax.vmap(model.start)(first)
+            begin = jax.vmap(model.encode)(first)
             _, parts = jax.lax.scan(step, begin, (noise, jax.random.split(key, self.horizon)))
             rollout = Rollout(*(jnp.swapaxes(x, 0, 1) for x in parts))  # [each, H, …]
-            judged = jax.vmap(lambda one: model.judge(self.task, one))(rollout)
-            return rollout, judged.reward, judged.cost
+            outcomes = jax.vmap(lambda one: model.outcomes(self.task, one))(rollout)
+            return rollout, outcomes.reward, outcomes.cost
 
-        numbers = jnp.arange(particles.count, dtype=jnp.int32)
         keys = jax.random.split(key_model, particles.count)
         rollout, reward, cost = jax.vmap(member, (particles.axis, 0, 0, 0, 0))(
-            particles.model, numbers, starts, noise, keys
+            particles.model, particles.numbers, starts, noise, keys
         )
         unsafe = jnp.any(cost > 0.0, axis=-1)
         before = jnp.cumsum(unsafe.astype(jnp.int32), axis=-1) - unsafe.astype(jnp.int32)

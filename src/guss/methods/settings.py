@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from guss.collect.exploration import EXPLORE
 from guss.errors import GussError, UnknownNameError
 from guss.methods import METHODS, RANDOM, check_method, method_class
-from guss.models import MODELS
-from guss.models.factory import ModelSettings
+from guss.models.settings import model_class, setting_types, settings_for
 from guss.models.training import FitSettings
 from guss.planners import PLANNERS, check_plan_size, checked_settings
 from guss.task import LEARNABLE, Task
@@ -61,8 +60,8 @@ class AgentSettings:
     """The planner's own settings."""
     model: str = "darmdn"
     """The model's name; "oracle" plans with the true dynamics and learns nothing."""
-    net: ModelSettings = field(default_factory=ModelSettings)
-    """What the model looks like."""
+    net: Any = field(default_factory=dict)
+    """The model's settings: a table, which becomes the dataclass of that model's settings."""
     fit: FitSettings = field(default_factory=FitSettings)
     """How it is trained."""
     initial_episodes: int = 1
@@ -83,13 +82,12 @@ class AgentSettings:
 
     def __post_init__(self) -> None:
         check_fields(self, "settings")
-        MODELS[self.model]  # raises on unknown names
+        object.__setattr__(self, "net", settings_for(self.model, self.net, "settings.net"))
         self.check_method()
         for name, unit in (("horizon", "step"), ("budget", "plan")):
             if getattr(self, name) < 1:
                 raise GussError(f"the {name} must be at least 1 {unit}, got {getattr(self, name)}")
-        particles = 1 if self.net.deterministic else self.net.particles
-        check_plan_size(self.horizon, self.budget, particles * self.net.ensemble)
+        check_plan_size(self.horizon, self.budget, self.net.num_particles)
         margins = self.planning_margin if isinstance(self.planning_margin, dict) else {"": self.planning_margin}
         for name, margin in margins.items():
             if margin < 0.0:
@@ -130,7 +128,7 @@ class AgentSettings:
     @property
     def learns(self) -> bool:
         """Whether there is a model to fit."""
-        return self.plans and self.model != "oracle"
+        return self.plans and model_class(self.model).learns()
 
     def is_random(self, episode: int, steps: int, episode_length: int) -> bool:
         """Whether an episode's actions are random ones, after so many `steps` in the episodes before it."""
@@ -152,7 +150,7 @@ class AgentSettings:
         task = task.with_hard(self.hard)
         if self.learns:
             task = task.with_end()
-        elif self.plans and task.learns_end:  # the oracle learns nothing
+        elif self.plans and task.learns_end:  # the model learns nothing
             task = task.replace(learns_end=False)
         planned = task.forget(self.learned).with_margin(self.planning_margin)
         return task, planned.replace(unknown_unsafe=True) if self.unknown_unsafe else planned
@@ -218,19 +216,35 @@ def settings_from(
             raise UnknownNameError("setting", name, names)
     values = {name: preset[name] for name in PRESET_KEYS if name in preset and name in names}
     own = _method_table(preset, method)
-    model = preset.get("model", {}) | own.pop("model", {})  # a method's own come first
+    tables = [preset.get("model", {}), own.pop("model", {})]  # a method's own come first
+    tables += [{"name": overrides["model"]}] if overrides.get("model") is not None else []
+    model, chosen = _model([*tables, _table(net, "net")], cls.model)
     schooling = preset.get("fit", {}) | own.pop("fit", {})
-    values |= {"model": model.pop("name")} if "name" in model else {}
     mine = [name for name in PRESET_KEYS if name not in ("env", "target", "learned", "hard")]
     values |= {name: own.pop(name) for name in mine if name in own}
     values |= {name: value for name, value in overrides.items() if value is not None}
     values |= {
         "method": method,
         "planner": own | _table(planner, "planner"),
-        "net": build(ModelSettings, model | _table(net, "net"), "model"),
+        "model": model,
+        "net": settings_for(model, chosen, "model"),
         "fit": build(FitSettings, schooling | _table(fit, "fit"), "fit"),
     }
     return build(cls, values, "settings")
+
+
+def _model(tables: Iterable[dict[str, Any]], name: str) -> tuple[str, dict[str, Any]]:
+    """The model that tables name, and its settings; later tables come first.
+
+    A table that names another model drops the settings of the one before that the new one does not have.
+    """
+    found: dict[str, Any] = {}
+    for table in tables:
+        name = convert(table.get("name", name), str, "settings.model")
+        kinds = setting_types(name)
+        own = {key: value for key, value in table.items() if key != "name"}
+        found = {key: value for key, value in found.items() if key in kinds} | checked(kinds, own, "model")
+    return name, found
 
 
 def _table(values: Any, what: str) -> dict[str, Any]:

@@ -9,23 +9,24 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from guss.models.evaluation import r_squared
 from guss.models.outcomes import OutcomeNets, OutcomeReport, blur, event_weight
-from guss.models.training import Data, FitSettings, batched_like, split_rows
+from guss.models.training import FitSettings, batched_like, split_rows
+from guss.types import Data
 
 CALIBRATION_STEPS = 12
 
 
 def finish_outcomes(
-    nets: OutcomeNets, wanted: Float[Array, "rows O"], data: Data, key: PRNGKeyArray, settings: FitSettings
+    nets: OutcomeNets, targets: Float[Array, "rows O"], data: Data, key: PRNGKeyArray, settings: FitSettings
 ) -> tuple[OutcomeNets, OutcomeReport]:
     """Calibrate and evaluate a set of trained nets on what was held out; `key` as for `train_outcomes`."""
     training, held_out = split_rows(data, settings)
-    events = (wanted[:, int(nets.rewarded) :] > 0.0).astype(jnp.float32)
+    events = (targets[:, int(nets.rewarded) :] > 0.0).astype(jnp.float32)
     weight, still = event_weight(events, training), blur(data, key, settings)
     odds = nets.log_odds(nets.outputs(jax.vmap(nets.inputs)(data.obs, data.action, data.next_obs), still))
     # Trained as if events were `weight` times as frequent: take that back, then calibrate on what was held out.
     slope, offset = jax.vmap(_calibrated, (0, 1, None))(odds - jnp.log(weight)[:, None], events, held_out)
     nets = eqx.tree_at(lambda n: (n.slope, n.offset), nets, (slope, offset - slope * jnp.log(weight)))
-    return nets, _judged(nets, data, wanted, held_out, still)
+    return nets, _evaluated(nets, data, targets, held_out, still)
 
 
 def _calibrated(
@@ -50,10 +51,10 @@ def _calibrated(
     return jnp.maximum(slope, 0.1), offset
 
 
-def _judged(
+def _evaluated(
     nets: OutcomeNets,
     data: Data,
-    wanted: Float[Array, "rows O"],
+    targets: Float[Array, "rows O"],
     use: Bool[Array, "rows"],
     noise: Float[Array, "rows D"],
 ) -> OutcomeReport:
@@ -63,8 +64,8 @@ def _judged(
     if rewarded:
         guess = jax.vmap(nets.reward_scaling.undo)(nets.reward(outputs)[0][:, None])
         varies = nets.reward_range[1] - nets.reward_range[0] > 0.0  # otherwise there is no variance to explain
-        r2 = jnp.where(varies, r_squared(wanted[:, :1], guess, use)[0], jnp.nan)
-    events, chance = (wanted[:, rewarded:] > 0.0).astype(jnp.float32).T, nets.probabilities(outputs)
+        r2 = jnp.where(varies, r_squared(targets[:, :1], guess, use)[0], jnp.nan)
+    events, chance = (targets[:, rewarded:] > 0.0).astype(jnp.float32).T, nets.probabilities(outputs)
     weight = use.astype(jnp.float32)
     count = jnp.sum(weight)
     mean = lambda x: jnp.sum(jnp.where(use[None], x, 0.0), axis=1) / count  # noqa: E731

@@ -8,22 +8,23 @@ needs far more data than the body's motion itself (docs/car.md has figures). A T
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from guss.errors import GussError
 from guss.models import register_model
-from guss.models.ensemble import Ensemble
-from guss.models.evaluation import FitReport, r_squared
-from guss.models.mdn import MixtureNet, net_of_size
+from guss.models.evaluation import mean_prediction, r_squared
+from guss.models.mdn import DMDN
 from guss.models.scaling import Scaling
-from guss.models.training import Data
+from guss.models.settings import ModelSettings
+from guss.models.training import FitSettings, split_rows
 from guss.task import Surroundings, Task
-from guss.types import Model
+from guss.types import Data, FitReport, Model, Pace
 
 
 class Around(NamedTuple):
@@ -33,49 +34,59 @@ class Around(NamedTuple):
     places: Float[Array, "K more"]
 
 
+@register_model("egocentric", paper="beyond")
 class Egocentric(Model):
-    """A learned model of the body alone, and the task's geometry of what it sees."""
+    """A DMDN of the body's own motion; what it sees of still surroundings follows by geometry."""
 
-    net: Model  # of the own dimensions: a MixtureNet or an Ensemble
+    Settings: ClassVar = ModelSettings
+
+    net: Model  # of the own dimensions
     obs_scaling: Scaling | None  # of whole observations; None in the layout for plans
     surroundings: Surroundings = eqx.field(static=True)
 
     @classmethod
-    def of(cls, task: Task, net: MixtureNet | Ensemble) -> Egocentric:
-        """From a net of the body alone."""
-        return cls(net, Scaling.identity(task.observations.size), _known(task))
+    def create(cls, task: Task, key: PRNGKeyArray, **settings: Any) -> Egocentric:
+        """An untrained net of the body alone, with the task's geometry."""
+        known = _known(task)
+        net = DMDN.of_size(len(known.own), task.actions, key, **settings)
+        return cls(net, Scaling.identity(task.observations.size), known)
+
+    def as_ensemble(self, ensemble: Callable[[Model], Model]) -> Egocentric:
+        """Members differ in the net alone."""
+        first = jax.tree.map(lambda x: x[0], self.obs_scaling)
+        return dataclasses.replace(self, net=ensemble(self.net), obs_scaling=first)
 
     @property
     def num_particles(self) -> int:
         """The net's."""
         return self.net.num_particles
 
-    def start(self, obs: Float[Array, "D"]) -> Around:
+    def encode(self, obs: Float[Array, "D"]) -> Around:
         """Read the places from the observation."""
         return Around(self._own(obs), self.surroundings.places(obs))
 
-    def seen(self, state: Around) -> Float[Array, "D"]:
-        """What the sensors say of it."""
+    def decode(self, state: Around) -> Float[Array, "D"]:
+        """The sensors' readings."""
         return self.surroundings.sight(state.own, state.places)
 
     def predict(
         self, state: Around, action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
     ) -> Around:
-        """Move the body as the net says, and the places the other way."""
+        """Move the body as the net predicts, and the places the other way."""
         own = self.net.predict(state.own, action, key, particle)
         return Around(own, moved(state.places, self.surroundings.motion(state.own, own)))
 
     def _own(self, obs: Float[Array, "... D"]) -> Float[Array, "... O"]:
         return obs[..., jnp.asarray(self.surroundings.own)]
 
-    def for_plans(self) -> tuple[Model, Literal[0] | None]:
-        """The net's own layout."""
-        net, axis = self.net.for_plans()
+    def prepare(self) -> tuple[Model, Literal[0] | None]:
+        """The net in its layout."""
+        net, axis = self.net.prepare()
         return Egocentric(net, None, self.surroundings), axis
 
-    def by_the_mean(self) -> Egocentric:
-        """The net by its mean."""
-        return dataclasses.replace(self, net=self.net.by_the_mean())
+    def mean_model(self) -> Egocentric:
+        """With the net's mean model."""
+        return dataclasses.replace(self, net=self.net.mean_model())
 
     def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]]:
         """The training data's mean and standard deviation."""
@@ -84,24 +95,16 @@ class Egocentric(Model):
 
     # -------------------------------------------------------------------------------------------------------- fitting
 
-    def own_data(self, data: Data) -> Data:
-        """The part of the data that the net learns from."""
-        return data._replace(obs=self._own(data.obs), next_obs=self._own(data.next_obs))
-
-    def fitted(
-        self, net: Model, report: FitReport, data: Data, held_out: Bool[Array, "rows"]
+    def fit(
+        self, fresh: Any, data: Data, key: PRNGKeyArray, settings: FitSettings, pace: Pace
     ) -> tuple[Egocentric, FitReport]:
-        """This model with a fitted net; the report's R² is of all dimensions, its NLL and KS of the net's."""
+        """Fit the net to the own dimensions; the report's R² is of all dimensions, its NLL and KS of the net's."""
+        own = data._replace(obs=self._own(data.obs), next_obs=self._own(data.next_obs))
+        net, report = self.net.fit(fresh.net, own, key, settings, pace)
+        held_out = split_rows(data, settings)[1]
         filled = data.use & (jnp.arange(data.use.shape[0]) < data.filled)
         model = dataclasses.replace(self, net=net, obs_scaling=Scaling.of(data.obs, filled & ~held_out))
-        mean = model.by_the_mean()
-        key, members = jax.random.key(0), jnp.arange(mean.num_particles, dtype=jnp.int32)
-
-        def change(obs: Array, action: Array) -> Array:
-            state = mean.start(obs)
-            each = jax.vmap(lambda member: mean.seen(mean.predict(state, action, key, member)))(members)
-            return jnp.mean(each, axis=0) - obs
-
+        change = lambda obs, action: mean_prediction(model, obs, action) - obs  # noqa: E731
         r2 = r_squared(data.next_obs - data.obs, jax.vmap(change)(data.obs, data.action), held_out)
         ks = jnp.full(r2.shape, jnp.nan).at[jnp.asarray(self.surroundings.own)].set(report.ks)
         return model, report._replace(r2=r2, ks=ks)
@@ -122,14 +125,3 @@ def _known(task: Task) -> Surroundings:
             f"Task(…, surroundings=Surroundings(own, motion, places, sight))"
         )
     return task.surroundings
-
-
-def make_own_net(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
-    """An untrained net of what the body senses of itself."""
-    return net_of_size(len(_known(task).own), task.actions, key, autoregressive=False, **settings)
-
-
-@register_model("egocentric", paper="beyond")
-def make_egocentric(task: Task, key: PRNGKeyArray, **settings: Any) -> Egocentric:
-    """A DMDN of the body's own motion; what it sees of still surroundings follows by geometry."""
-    return Egocentric.of(task, make_own_net(task, key, **settings))

@@ -1,4 +1,4 @@
-"""Several nets of one kind: where they disagree, the data say little. Plans are rolled out in all of them."""
+"""Several models of one kind: where they disagree, the data say little. Plans are rolled out in all of them."""
 
 from __future__ import annotations
 
@@ -7,82 +7,118 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from guss.errors import GussError, UnknownNameError
-from guss.models.evaluation import FitReport
-from guss.models.mdn import MixtureNet
-from guss.models.training import Data, FitSettings, Pace, fit
-from guss.types import Model
+from guss.models.training import FitSettings
+from guss.types import Data, FitReport, Model, Outcomes, Pace, Rollout
 
 PROPAGATION = ("member", "resampled")
 
 
 class Ensemble(Model):
-    """E nets, stacked. Each particle stays with one member, or meets a member drawn anew at every step."""
+    """E models, stacked. A particle stays with one member, or is given a random one at every step.
 
-    members: MixtureNet  # every array with a leading axis E
+    What members have in common (states, scales of observations) is the first one's.
+    """
+
+    members: Model  # every array with a leading axis E
     propagation: Literal["member", "resampled"] = eqx.field(static=True, default="member")
 
     @property
     def size(self) -> int:
         """E."""
-        return self.members.layers[0].bias.shape[0]
+        return jax.tree.leaves(self.members)[0].shape[0]
+
+    def member(self, index: Int[Array, ""] | int) -> Model:
+        """One of the members."""
+        return jax.tree.map(lambda x: x[index], self.members)
 
     @property
     def num_particles(self) -> int:
         """One set of particles per member."""
         return self.size * self.members.num_particles
 
-    def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]]:
-        """The members are fitted to the same data: the first one's scaling is everyone's."""
-        return self.members.obs_scaling.mean[0], self.members.obs_scaling.std[0]
+    @property
+    def plain_state(self) -> bool:
+        """As the members."""
+        return self.members.plain_state
+
+    def encode(self, obs: Float[Array, "D"]) -> PyTree:
+        """As the members."""
+        return self.member(0).encode(obs)
+
+    def decode(self, state: PyTree) -> Float[Array, "D"]:
+        """As the members."""
+        return self.member(0).decode(state)
+
+    def outcomes(self, task: Any, rollout: Rollout) -> Outcomes:
+        """As the members."""
+        return self.member(0).outcomes(task, rollout)
+
+    def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]] | None:
+        """As the members, which are fitted to the same data."""
+        return self.member(0).policy_inputs()
 
     def predict(
-        self, obs: Float[Array, "D"], action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
-    ) -> Float[Array, "D"]:
-        """The next observation as one member sees it."""
+        self, state: PyTree, action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
+    ) -> PyTree:
+        """The next state that one member predicts."""
         key_member, key_net = jax.random.split(key)
         if self.propagation == "member":
             which = particle % self.size
         else:
             which = jax.random.randint(key_member, (), 0, self.size)
-        member = jax.tree.map(lambda x: x[which], self.members)
-        return member.predict(obs, action, key_net, particle // self.size)
+        return self.member(which).predict(state, action, key_net, particle // self.size)
 
-    def for_plans(self) -> tuple[Model, Literal[0] | None]:
-        """Every particle's member, one after the other, if it stays with one."""
+    def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""] | None:
+        """The maximum over members."""
+        each = jax.vmap(lambda member: member.unfamiliar(obs))(self.members)
+        return None if each is None else jnp.max(each)
+
+    def prepare(self) -> tuple[Model, Literal[0] | None]:
+        """The members in their layout, one for each particle, if a particle stays with one."""
         if self.propagation == "resampled":
             return self, None
-        members = jax.vmap(lambda member: member.for_plans()[0])(self.members)
-        times = self.members.num_particles
+        axes: list[Literal[0] | None] = []
+
+        def layout(member: Model) -> Model:
+            prepared, axis = member.prepare()
+            axes.append(axis)
+            return prepared
+
+        members, times = jax.vmap(layout)(self.members), self.members.num_particles
+        if axes[0] == 0:  # particles of a member have arrays of their own, [E, P, …]
+            return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), members), 0
         return (members if times == 1 else jax.tree.map(lambda x: jnp.concatenate([x] * times), members)), 0
 
-    def by_the_mean(self) -> Ensemble:
-        """Every member rolled out by its mean, each on its own."""
-        return Ensemble(jax.vmap(MixtureNet.by_the_mean)(self.members), "member")
+    def mean_model(self) -> Ensemble:
+        """Every member without its noise."""
+        return Ensemble(jax.vmap(lambda member: member.mean_model())(self.members), "member")
+
+    def fit(
+        self, fresh: Any, data: Data, key: PRNGKeyArray, settings: FitSettings, pace: Pace
+    ) -> tuple[Ensemble, FitReport]:
+        """Fit every member to the same data with a random key of its own; the report is their mean."""
+        keys: Key[Array, "E"] = jax.random.split(key, self.size)
+        fit = lambda member, fresh, key: member.fit(fresh, data, key, settings, pace)  # noqa: E731
+        members, reports = jax.vmap(fit)(self.members, fresh.members, keys)
+        report = jax.tree.map(lambda x: jnp.mean(x.astype(jnp.float32), axis=0), reports)
+        return Ensemble(members, self.propagation), report._replace(diverged=jnp.any(reports.diverged, axis=0))
 
 
-def make_ensemble(make: Any, key: PRNGKeyArray, size: int, propagation: str = "member") -> Ensemble:
-    """`size` nets from `make(key)`, each with weights of its own."""
+def make_ensemble(make: Any, key: PRNGKeyArray, size: int, propagation: str = "member") -> Model:
+    """`size` models from `make(key)`, each with weights of its own."""
     if size < 1:
         raise GussError(f"an ensemble has at least 1 member, got {size}")
     if propagation not in PROPAGATION:
         raise UnknownNameError("propagation", propagation, PROPAGATION)
-    return Ensemble(jax.vmap(make)(jax.random.split(key, size)), propagation)  # type: ignore[arg-type]
-
-
-def fit_ensemble(
-    model: Ensemble, fresh: Ensemble, data: Data, key: PRNGKeyArray, settings: FitSettings, pace: Pace | None = None
-) -> tuple[Ensemble, FitReport]:
-    """Fit every member to the same data with batches of its own; reports have a leading axis E."""
-    keys: Key[Array, "E"] = jax.random.split(key, model.size)
-    members, reports = jax.vmap(lambda m, f, k: fit(m, f, data, k, settings, pace))(model.members, fresh.members, keys)
-    return Ensemble(members, model.propagation), reports
+    stacked: Model = jax.vmap(make)(jax.random.split(key, size))
+    return stacked.as_ensemble(lambda members: Ensemble(members, propagation))  # type: ignore[arg-type]
 
 
 def disagreement(model: Ensemble, obs: Float[Array, "D"], action: Shaped[Array, "..."]) -> Float[Array, "D"]:
     """Standard deviation of the members' mean predictions: what more data would settle."""
     zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
-    means = jax.vmap(lambda m: m.by_the_mean().predict(obs, action, key, zero))(model.members)
+    means = jax.vmap(lambda m: m.mean_model().predict(obs, action, key, zero))(model.members)
     return jnp.std(means, axis=0)

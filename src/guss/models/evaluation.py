@@ -3,48 +3,49 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
-from guss.models.mdn import MixtureNet, mixture_cdf, mixture_mean
-from guss.types import Model
-
-
-class FitReport(NamedTuple):
-    """How good the fit is, on rows that were held out of training."""
-
-    train_loss: Float[Array, ""]
-    nll: Float[Array, ""]  # of observations, in nats
-    r2: Float[Array, "D"]  # of the predicted change, per dimension
-    ks: Float[Array, "D"]  # distance of the predicted cumulative distribution from uniform
-    held_out: Int[Array, ""]
-    best_epoch: Int[Array, ""]
-    diverged: Bool[Array, ""]  # no epoch had a finite loss on the held-out rows: the weights are those before the fit
-    outcome: Any = None  # OutcomeReport, where reward or costs are learned
+from guss.types import Data, Model
+from guss.types import FitReport as FitReport
 
 
-def judge(model: MixtureNet, obs: Array, action: Array, next_obs: Array, use: Bool[Array, "rows"]) -> FitReport:
-    """NLL, R² per dimension and calibration on the rows in use."""
+def mean_prediction(model: Model, obs: Float[Array, "D"], action: Shaped[Array, "..."]) -> Float[Array, "D"]:
+    """The next observation, as the mean over ensemble members without their noise."""
+    mean, key = model.mean_model(), jax.random.key(0)
+    state, members = mean.encode(obs), jnp.arange(mean.num_particles, dtype=jnp.int32)
+    each = jax.vmap(lambda member: mean.decode(mean.predict(state, action, key, member)))(members)
+    return jnp.mean(each, axis=0)
 
-    def one(obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array, Array]:
-        change = model.standardised_change(obs, next_obs)
-        mixture = model.density(obs, action, change)
-        return model.log_prob(obs, action, next_obs), change, mixture_mean(mixture), mixture_cdf(mixture, change)
 
-    log_prob, change, mean, cdf = jax.vmap(one)(obs, action, next_obs)
-    count = jnp.sum(use).astype(jnp.float32)
+def evaluate_model(
+    model: Model, data: Data, use: Bool[Array, "rows"], std: Float[Array, "rows D"] | None = None
+) -> FitReport:
+    """R², NLL and calibration of a model that predicts Gaussians, on the rows in `use` (the held-out ones of a fit).
+
+    `std`: predicted standard deviations; None: that of the errors on these rows, in every dimension.
+    """
+    guess = jax.vmap(lambda obs, action: mean_prediction(model, obs, action))(data.obs, data.action)
+    error, count = data.next_obs - guess, jnp.sum(use).astype(jnp.float32)
+    if std is None:
+        spread = jnp.sqrt(jnp.sum(jnp.where(use[:, None], error**2, 0.0), axis=0) / jnp.maximum(count, 1.0))
+        std = jnp.broadcast_to(spread[None], error.shape)
+    std = jnp.maximum(std, 1e-6)
+    log_prob = jnp.sum(jax.scipy.stats.norm.logpdf(error / std) - jnp.log(std), axis=1)
+    nll = -jnp.sum(jnp.where(use, log_prob, 0.0)) / count
+    cdf = jax.scipy.stats.norm.cdf(error / std)
     return FitReport(
         train_loss=jnp.zeros(()),
-        nll=-jnp.sum(jnp.where(use, log_prob, 0.0)) / count,
-        r2=r_squared(change, mean, use),
+        nll=nll,
+        r2=r_squared(data.next_obs - data.obs, guess - data.obs, use),
         ks=jnp.where(count > 0.0, jax.vmap(ks_from_uniform, (1, None))(cdf, use), jnp.nan),
         held_out=jnp.sum(use, dtype=jnp.int32),
         best_epoch=jnp.zeros((), jnp.int32),
-        diverged=jnp.zeros((), bool),
+        diverged=(count > 0.0) & ~jnp.isfinite(nll),
     )
 
 
@@ -72,14 +73,14 @@ def horizon_r2(
     Rows not in `use` are padding, or steps that cannot be predicted: no stretch of the episode that has one counts.
     NaN if none is left.
     """
-    mean = model.by_the_mean()
+    mean = model.mean_model()
     starts = jnp.arange(obs.shape[0] - horizon + 1)
     key = jax.random.key(0)
 
     def ahead(start: Array, particle: Array) -> Array:
         actions = jax.lax.dynamic_slice_in_dim(action, start, horizon)
         step = lambda state, action: (mean.predict(state, action, key, particle), None)  # noqa: E731
-        return mean.seen(jax.lax.scan(step, mean.start(obs[start]), actions)[0])
+        return mean.decode(jax.lax.scan(step, mean.encode(obs[start]), actions)[0])
 
     particles = jnp.arange(mean.num_particles, dtype=jnp.int32)  # more than one: the members of an ensemble
     guess = jnp.mean(jax.vmap(jax.vmap(ahead, (None, 0)), (0, None))(starts, particles), axis=1)

@@ -8,83 +8,88 @@ stacked, so that a layer of all of them is one product.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from guss.errors import GussError
-from guss.limits import MAX_WEIGHTS
 from guss.models import register_model
+from guss.models.evaluation import ks_from_uniform, r_squared
+from guss.models.layers import ACTIVATIONS, Activation, Layer, encoded, softplus
+from guss.models.mixtures import (
+    Loss,
+    Mixture,
+    log_density,
+    loss_of,
+    mixture_cdf,
+    mixture_mean,
+    nll_of,
+    squares_of,
+)
 from guss.models.scaling import Scaling
+from guss.models.settings import ModelSettings
+from guss.models.training import FitSettings, Losses, in_order, split_rows, train
 from guss.task import Task
-from guss.types import Actions, ContinuousActions, Model
-from guss.validation import check_fields, received
+from guss.types import Actions, Data, FitReport, Model, Pace
 
-
-def silu(x: Array) -> Array:
-    """x·σ(x), with the sigmoid as a tanh: a third quicker on a CPU than by its exponential, and equal to 1e-6."""
-    return x * (0.5 + 0.5 * jnp.tanh(0.5 * x))
-
-
-@jax.custom_jvp
-def softplus(x: Array) -> Array:
-    """log(1 + eˣ), with functions that a CPU is quick at, in the gradient too; equal to 1e-6."""
-    return jnp.maximum(x, 0.0) + jnp.log(1.0 + jnp.exp(-jnp.abs(x)))
-
-
-@softplus.defjvp
-def _softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    return softplus(primals[0]), (0.5 + 0.5 * jnp.tanh(0.5 * primals[0])) * tangents[0]
-
-
-ACTIVATIONS = {"silu": silu, "relu": jax.nn.relu, "tanh": jnp.tanh}
-Activation = Literal["silu", "relu", "tanh"]
 LOG_STD_RANGE = (-7.0, 2.0)  # of standardised changes
 LANES = 16  # numbers in a vector register
 
 
-class Mixture(NamedTuple):
-    """K Gaussians with diagonal covariance. Leading axes: [K] weights of a whole vector, or [D, K] per dimension."""
-
-    log_weight: Float[Array, "*lead K"]
-    mean: Float[Array, "..."]  # [K, D], or [D, K] per dimension
-    log_std: Float[Array, "..."]
-
-
-class Layer(NamedTuple):
-    """A layer of L nets side by side."""
-
-    weight: Float[Array, "L fan_in fan_out"]
-    bias: Float[Array, "L fan_out"]
-
-
-def encoded(actions: Actions, action: Shaped[Array, "..."]) -> Float[Array, "A"]:
-    """An action as nets are fed it: bounds to [−1, 1], choices one-hot."""
-    numbers = actions.encode(action)
-    if isinstance(actions, ContinuousActions):
-        low, high = actions.bounds()
-        numbers = 2.0 * (numbers - low) / (high - low) - 1.0
-    return numbers
-
-
 class MixtureNet(Model):
     """L stacked nets: L = 1 for a DMDN, L = D for a DARMDN."""
+
+    Settings: ClassVar = ModelSettings
+    autoregressive: ClassVar[bool]
+    """Whether there is a net per dimension, fed the dimensions before it."""
 
     layers: list[Layer]
     before: Float[Array, "L D width"]  # first-layer weights of the dimensions already predicted (DARMDN)
     obs_scaling: Scaling
     change_scaling: Scaling
     actions: Actions = eqx.field(static=True)
-    autoregressive: bool = eqx.field(static=True)
     components: int = eqx.field(static=True)
     deterministic: bool = eqx.field(static=True)
     activation: Activation = eqx.field(static=True)
     particles: int = eqx.field(static=True)
+
+    @classmethod
+    def create(cls, task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
+        """Untrained nets for a task; `settings` are those of ModelSettings."""
+        return cls.of_size(task.observations.size, task.actions, key, **settings)
+
+    @classmethod
+    def of_size(cls, size: int, actions: Actions, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
+        """Untrained nets for observations of `size` numbers."""
+        chosen = ModelSettings(**settings)
+        hidden, components = chosen.hidden, chosen.components
+        nets = size if cls.autoregressive else 1
+        outputs = 3 * components if cls.autoregressive else components * (1 + 2 * size)
+        features = size + jax.eval_shape(actions.encode, jax.ShapeDtypeStruct(actions.shape, actions.dtype)).shape[0]
+        widths = (features, *hidden, outputs)
+        keys = jax.random.split(key, len(widths))
+
+        def weights(key: PRNGKeyArray, count: int, fan_in: int, fan_out: int) -> Array:
+            return jax.random.normal(key, (count, fan_in, fan_out)) / jnp.sqrt(float(fan_in))
+
+        each = enumerate(pairwise(widths))
+        layers = [Layer(weights(keys[i], nets, a, b), jnp.zeros((nets, b))) for i, (a, b) in each]
+        before = weights(keys[-1], nets, size, hidden[0]) if cls.autoregressive else jnp.zeros((nets, 0, hidden[0]))
+        return cls(
+            layers=layers,
+            before=before,
+            obs_scaling=Scaling.identity(size),
+            change_scaling=Scaling.identity(size),
+            actions=actions,
+            components=components,
+            deterministic=chosen.deterministic,
+            activation=chosen.activation,
+            particles=chosen.particles,
+        )
 
     @property
     def num_particles(self) -> int:
@@ -96,8 +101,8 @@ class MixtureNet(Model):
         """D."""
         return self.obs_scaling.mean.shape[-1]
 
-    def by_the_mean(self) -> MixtureNet:
-        """The same net, rolled out by its mean."""
+    def mean_model(self) -> MixtureNet:
+        """The same net; predictions are its mean."""
         return dataclasses.replace(self, deterministic=True)
 
     def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]]:
@@ -107,7 +112,7 @@ class MixtureNet(Model):
     # ------------------------------------------------------------------------------------------------ the networks
 
     def inputs(self, obs: Float[Array, "D"], action: Shaped[Array, "..."]) -> Float[Array, "F"]:
-        """What the nets are fed: the standardised state and the encoded action."""
+        """Inputs of the nets: the standardised state and the encoded action."""
         return jnp.concatenate([self.obs_scaling(obs), encoded(self.actions, action)])
 
     def _heads(self) -> list[Layer]:
@@ -161,7 +166,7 @@ class MixtureNet(Model):
         """`densities` for one transition."""
         return _only(self.densities(self.inputs(obs, action)[None], change[None]))
 
-    # ------------------------------------------------------------------------------------------------- what it says
+    # -------------------------------------------------------------------------------------------------- predictions
 
     def standardised_change(self, obs: Float[Array, "D"], next_obs: Float[Array, "D"]) -> Float[Array, "D"]:
         """(s' − s) in units of the training data."""
@@ -175,8 +180,8 @@ class MixtureNet(Model):
         standard = log_density(self.density(obs, action, change), change)
         return standard - jnp.sum(jnp.log(self.change_scaling.std))
 
-    def for_plans(self) -> tuple[Model, None]:
-        """The quick way through the nets, where the mean of a single Gaussian is all that is asked for."""
+    def prepare(self) -> tuple[Model, None]:
+        """The fast layout, where only the mean of a single Gaussian is needed."""
         return (MeanNet.of(self) if self.deterministic and self.components == 1 else self), None
 
     def predict(
@@ -207,6 +212,61 @@ class MixtureNet(Model):
         chosen = jax.random.categorical(key_component, mixture.log_weight.reshape(-1))
         mean, log_std = (jnp.take(x, chosen, axis=axis) for x in (mixture.mean, mixture.log_std))
         return mean + jnp.exp(log_std) * jax.random.normal(key_noise, mean.shape)
+
+    # ------------------------------------------------------------------------------------------------------ fitting
+
+    def fit(
+        self, fresh: Any, data: Data, key: PRNGKeyArray, settings: FitSettings, pace: Pace
+    ) -> tuple[MixtureNet, FitReport]:
+        """Gradient training of all nets on standardised changes."""
+        training, held_out = split_rows(data, settings)
+        num_training, num_held_out = (jnp.sum(rows, dtype=jnp.int32) for rows in (training, held_out))
+        model: MixtureNet = eqx.tree_at(
+            lambda m: (m.obs_scaling, m.change_scaling),
+            self if settings.warm_start else fresh,
+            (Scaling.of(data.obs, training), Scaling.of(data.next_obs - data.obs, training)),
+        )
+        # Inputs and targets, once for all steps; training rows first, then the held-out ones.
+        order = in_order(training, held_out)
+        inputs = jax.vmap(model.inputs)(data.obs, data.action)[order]
+        change = jax.vmap(model.standardised_change)(data.obs, data.next_obs)[order]
+        split = lambda m: (m.layers, m.before)  # noqa: E731
+
+        def losses(loss: Loss) -> Losses:
+            def each(weights: Any, rows: Int[Array, "N"]) -> Float[Array, "N"]:
+                net = eqx.tree_at(split, model, weights)
+                return jax.vmap(loss)(net.densities(inputs[rows], change[rows]), change[rows])
+
+            return each
+
+        # The weights of beta_nll change as it learns, so its values do not compare from epoch to epoch.
+        criterion = nll_of if settings.loss == "nll" or not model.deterministic else squares_of
+        objective = losses(partial(loss_of, settings=settings))
+        done = train(split(model), objective, losses(criterion), num_training, num_held_out, key, settings, pace)
+        model = eqx.tree_at(split, model, done.best_weights)
+        report = model.evaluate(data.obs, data.action, data.next_obs, held_out)
+        diverged = (num_held_out > 0) & jnp.isinf(done.best_loss)
+        return model, report._replace(train_loss=done.train_loss, best_epoch=done.best_epoch, diverged=diverged)
+
+    def evaluate(self, obs: Array, action: Array, next_obs: Array, use: Bool[Array, "rows"]) -> FitReport:
+        """NLL, R² per dimension and calibration of the density on the rows in use."""
+
+        def one(obs: Array, action: Array, next_obs: Array) -> tuple[Array, Array, Array, Array]:
+            change = self.standardised_change(obs, next_obs)
+            mixture = self.density(obs, action, change)
+            return self.log_prob(obs, action, next_obs), change, mixture_mean(mixture), mixture_cdf(mixture, change)
+
+        log_prob, change, mean, cdf = jax.vmap(one)(obs, action, next_obs)
+        count = jnp.sum(use).astype(jnp.float32)
+        return FitReport(
+            train_loss=jnp.zeros(()),
+            nll=-jnp.sum(jnp.where(use, log_prob, 0.0)) / count,
+            r2=r_squared(change, mean, use),
+            ks=jnp.where(count > 0.0, jax.vmap(ks_from_uniform, (1, None))(cdf, use), jnp.nan),
+            held_out=jnp.sum(use, dtype=jnp.int32),
+            best_epoch=jnp.zeros((), jnp.int32),
+            diverged=jnp.zeros((), bool),
+        )
 
 
 class Dense(NamedTuple):
@@ -269,116 +329,19 @@ def _fill(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 @register_model("dmdn", paper="Sec. 4.1")
-def make_dmdn(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
+class DMDN(MixtureNet):
     """Deep mixture density net: one net, a mixture over the whole next state."""
-    return make_net(task, key, autoregressive=False, **settings)
+
+    autoregressive: ClassVar[bool] = False
 
 
 @register_model("darmdn", paper="Sec. 4.1")
-def make_darmdn(task: Task, key: PRNGKeyArray, **settings: Any) -> MixtureNet:
+class DARMDN(MixtureNet):
     """Autoregressive mixture density nets: one net per dimension, fed the dimensions before it."""
-    return make_net(task, key, autoregressive=True, **settings)
+
+    autoregressive: ClassVar[bool] = True
 
 
 def _only(mixtures: Mixture) -> Mixture:
     """The mixture of a batch of one."""
     return jax.tree.map(lambda x: x[0], mixtures)
-
-
-def log_density(mixture: Mixture, change: Float[Array, "D"]) -> Float[Array, ""]:
-    """Log density of a standardised change: log Σ_k w_k Π_d N, or Σ_d log Σ_k w_dk N per dimension."""
-    per_dimension = mixture.log_weight.ndim == 2
-    target = change[:, None] if per_dimension else change[None, :]
-    z = (target - mixture.mean) * jnp.exp(-mixture.log_std)
-    terms = -0.5 * z**2 - mixture.log_std - 0.5 * jnp.log(2 * jnp.pi)
-    if not per_dimension:
-        terms = jnp.sum(terms, axis=1)
-    return jnp.sum(jax.scipy.special.logsumexp(mixture.log_weight + terms, axis=-1))
-
-
-def mixture_mean(mixture: Mixture) -> Float[Array, "D"]:
-    """Mean per dimension."""
-    if mixture.log_weight.ndim == 2:
-        return jnp.sum(jnp.exp(mixture.log_weight) * mixture.mean, axis=1)
-    return jnp.sum(jnp.exp(mixture.log_weight)[:, None] * mixture.mean, axis=0)
-
-
-def mixture_variance(mixture: Mixture) -> Float[Array, "D"]:
-    """Variance per dimension: within components and between them."""
-    second = mixture._replace(mean=jnp.exp(2.0 * mixture.log_std) + mixture.mean**2)
-    return mixture_mean(second) - mixture_mean(mixture) ** 2
-
-
-def mixture_cdf(mixture: Mixture, change: Float[Array, "D"]) -> Float[Array, "D"]:
-    """Cumulative distribution per dimension: uniform if the model is calibrated."""
-    target = change[:, None] if mixture.log_weight.ndim == 2 else change[None, :]
-    z = (target - mixture.mean) * jnp.exp(-mixture.log_std)
-    return mixture_mean(mixture._replace(mean=jax.scipy.stats.norm.cdf(z)))
-
-
-@dataclass(frozen=True)
-class NetSettings:
-    """What the networks of a model look like."""
-
-    hidden: tuple[int, ...] = (50, 50)
-    """Units of the hidden layers."""
-    activation: Activation = "silu"
-    """silu, relu or tanh."""
-    components: int = 1
-    """K: Gaussians in the mixture."""
-    deterministic: bool = True
-    """Plan with the predicted mean; otherwise with samples."""
-    particles: int = 1
-    """Samples per plan, if not deterministic."""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "model")
-        if not self.hidden or min(self.hidden) < 1:
-            raise GussError(f"a model needs hidden layers of at least 1 unit, got {self.hidden}")
-        if self.components < 1 or self.particles < 1:
-            raise GussError(f"components and particles must be at least 1, got {self.components} and {self.particles}")
-        if self.particles > 1 and self.deterministic:
-            raise GussError(
-                f"particles={self.particles} are samples of the model, but plans use its mean (deterministic=true): "
-                f"set deterministic=false too"
-            )
-        MAX_WEIGHTS.check(f"a model with hidden layers of {received(list(self.hidden))} units", self.num_weights)
-
-    @property
-    def num_weights(self) -> int:
-        """Weights of a net for one number in and out: a lower bound of what it has."""
-        return sum(a * b for a, b in pairwise((1, *self.hidden, self.components)))
-
-
-def make_net(task: Task, key: PRNGKeyArray, *, autoregressive: bool, **settings: Any) -> MixtureNet:
-    """An untrained net for a task; `settings` are those of NetSettings."""
-    return net_of_size(task.observations.size, task.actions, key, autoregressive=autoregressive, **settings)
-
-
-def net_of_size(size: int, actions: Actions, key: PRNGKeyArray, *, autoregressive: bool, **settings: Any) -> MixtureNet:
-    """An untrained net for observations of `size` numbers; `settings` are those of NetSettings."""
-    chosen = NetSettings(**settings)
-    hidden, components = chosen.hidden, chosen.components
-    nets = size if autoregressive else 1
-    outputs = 3 * components if autoregressive else components * (1 + 2 * size)
-    features = size + jax.eval_shape(actions.encode, jax.ShapeDtypeStruct(actions.shape, actions.dtype)).shape[0]
-    widths = (features, *hidden, outputs)
-    keys = jax.random.split(key, len(widths))
-
-    def weights(key: PRNGKeyArray, count: int, fan_in: int, fan_out: int) -> Array:
-        return jax.random.normal(key, (count, fan_in, fan_out)) / jnp.sqrt(float(fan_in))
-
-    layers = [Layer(weights(keys[i], nets, a, b), jnp.zeros((nets, b))) for i, (a, b) in enumerate(pairwise(widths))]
-    before = weights(keys[-1], nets, size, hidden[0]) if autoregressive else jnp.zeros((nets, 0, hidden[0]))
-    return MixtureNet(
-        layers=layers,
-        before=before,
-        obs_scaling=Scaling.identity(size),
-        change_scaling=Scaling.identity(size),
-        actions=actions,
-        autoregressive=autoregressive,
-        components=components,
-        deterministic=chosen.deterministic,
-        activation=chosen.activation,
-        particles=chosen.particles,
-    )

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from guss.constraint import Function
 from guss.errors import GussError
 from guss.models import register_model
+from guss.models.settings import ModelSettings
 from guss.task import Task
 from guss.types import Model
 
 
 @register_model("oracle", paper="Sec. 5.1")
 class Oracle(Model):
-    """The task's true dynamics: nothing is learned, so only the planner is judged."""
+    """The task's true dynamics: nothing is learned, so only the planner is evaluated."""
+
+    Settings: ClassVar = ModelSettings  # it uses none; those of networks are accepted, as a preset has them
 
     step: Function
+
+    @classmethod
+    def create(cls, task: Task, key: PRNGKeyArray, **settings: Any) -> Oracle:
+        """The oracle of a task that has a `step`."""
+        return cls.of(task)
 
     @classmethod
     def of(cls, task: Task) -> Oracle:

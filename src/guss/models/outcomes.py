@@ -1,9 +1,9 @@
-"""What a Task does not know and a system tells: reward, costs, when an episode ends; and a behaviour to go by.
+"""Outcomes that a Task does not know and that are learned: reward, costs, end of an episode, behaviour descriptor.
 
 Small nets beside the model of the dynamics, of (s, a, s'): the reward as a Gaussian density, every unknown cost as a
 classifier, the end of an episode as another. Unsafe steps are rare, so they weigh more while a classifier learns; its
-probabilities are then set right for their true share and calibrated on the held-out rows. Behaviour is where a plan
-leads, by the first principal components of the states seen.
+probabilities are then corrected for their true share and calibrated on the held-out rows. The behaviour descriptor is
+where a plan leads, by the first principal components of the observed states.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from guss.models.mdn import ACTIVATIONS, Activation, Layer, encoded, softplus
+from guss.models.layers import ACTIVATIONS, Activation, Layer, encoded, softplus
 from guss.models.scaling import Scaling
 from guss.models.support import Support
 from guss.models.training import Data, FitSettings, Pace, in_order, split_rows, train
 from guss.task import Task
-from guss.types import Actions, Judged, Model, Rollout
+from guss.types import Actions, Model, Outcomes, Rollout
 
 LOG_STD = (-5.0, 1.0)  # of standardised rewards
-OPINIONS = 3
-"""Sets of nets where the dynamics are no ensemble: between what was seen to be safe and to be unsafe they differ."""
+OUTCOME_MEMBERS = 3
+"""Sets of nets where the dynamics are no ensemble: they differ between observed safe and observed unsafe states."""
 MOST_WEIGHT = 100.0
 """An unsafe row weighs at most this much more than a safe one."""
 APART = 2**18  # folded into a key
 BEYOND = 1.25
-"""The grid of a learned behaviour reaches this much further than what was seen."""
+"""The grid of a learned behaviour reaches this much further than the observed states."""
 
 
 class OutcomeReport(NamedTuple):
@@ -102,7 +102,7 @@ class OutcomeNets(eqx.Module):
 
 
 class Behaviour(eqx.Module):
-    """Principal components of the states seen, scaled so that what was seen lies within [−1, 1]."""
+    """Principal components of the observed states, scaled so that these lie within [−1, 1]."""
 
     shift: Float[Array, "D"]
     axes: Float[Array, "D B"]
@@ -122,11 +122,11 @@ class Behaviour(eqx.Module):
         return (rollout.next_obs[-1] - self.shift) @ self.axes
 
 
-class Informed(Model):
-    """A model of the dynamics that has also learned what the Task leaves open."""
+class ModelWithOutcomes(Model):
+    """A model of the dynamics with learned outcomes, where the Task does not know them."""
 
     dynamics: Model
-    nets: OutcomeNets | None  # arrays with a leading axis: several opinions; None: nothing to learn
+    nets: OutcomeNets | None  # an ensemble: arrays have a leading axis of members; None: nothing to learn
     behaviour: Behaviour | None
     support: Support
 
@@ -140,13 +140,13 @@ class Informed(Model):
         """As the dynamics."""
         return self.dynamics.plain_state
 
-    def start(self, obs: Float[Array, "D"]) -> PyTree:
+    def encode(self, obs: Float[Array, "D"]) -> PyTree:
         """As the dynamics."""
-        return self.dynamics.start(obs)
+        return self.dynamics.encode(obs)
 
-    def seen(self, state: PyTree) -> Float[Array, "D"]:
+    def decode(self, state: PyTree) -> Float[Array, "D"]:
         """As the dynamics."""
-        return self.dynamics.seen(state)
+        return self.dynamics.decode(state)
 
     def predict(
         self, state: PyTree, action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
@@ -162,26 +162,31 @@ class Informed(Model):
         """Far from the states of the training data."""
         return self.support.unfamiliar(obs)
 
-    def by_the_mean(self) -> Informed:
-        """The dynamics by their mean."""
-        return dataclasses.replace(self, dynamics=self.dynamics.by_the_mean())
+    def mean_model(self) -> ModelWithOutcomes:
+        """With the mean model of the dynamics."""
+        return dataclasses.replace(self, dynamics=self.dynamics.mean_model())
 
-    def for_plans(self) -> tuple[Model, Literal[0] | None]:
-        """The dynamics' own layout; where particles have models of their own, they have opinions of their own too."""
-        dynamics, axis = self.dynamics.for_plans()
+    def prepare(self) -> tuple[Model, Literal[0] | None]:
+        """The dynamics in their layout.
+
+        Where particles have arrays of their own, each also has one set of outcome nets, or all of them if their numbers
+        do not match.
+        """
+        dynamics, axis = self.dynamics.prepare()
         nets, rest, count = self.nets, (self.behaviour, self.support), self.num_particles
         if axis == 0:
-            each = lambda x: jnp.concatenate([x] * (count // x.shape[0]))[:, None]  # noqa: E731
             same = lambda x: jnp.broadcast_to(x[None], (count, *x.shape))  # noqa: E731
-            nets, rest = jax.tree.map(each, nets), jax.tree.map(same, rest)
-        return Informed(dynamics, nets, *rest), axis
+            each = lambda x: jnp.concatenate([x] * (count // x.shape[0]))[:, None]  # noqa: E731
+            match = nets is not None and count % nets.slope.shape[0] == 0
+            nets, rest = jax.tree.map(each if match else same, nets), jax.tree.map(same, rest)
+        return ModelWithOutcomes(dynamics, nets, *rest), axis
 
-    def judge(self, task: Task, rollout: Rollout) -> Judged:
-        """As the Task says where it knows, otherwise as was learned. After the predicted end nothing counts."""
+    def outcomes(self, task: Task, rollout: Rollout) -> Outcomes:
+        """The Task's where it knows them, otherwise the learned ones. After the predicted end nothing counts."""
         reward = None if task.reward is None else jax.vmap(task.reward_of)(*rollout)
         events = None
         if self.nets is not None:
-            learned, events = self._opinions(self.nets, rollout)
+            learned, events = self._predict_outcomes(self.nets, rollout)
             reward = learned if reward is None else reward
         assert reward is not None  # the Task knows it, or there are nets
         columns, used = [], 0
@@ -196,16 +201,18 @@ class Informed(Model):
         if task.learns_end:
             assert events is not None
             before = lambda x: jnp.concatenate([jnp.ones(1), jnp.cumprod(x)[:-1]])  # noqa: E731  the last step counts
-            # Reward as expected: a plan that may end is worth less than one that does not. Cost by what is likely: the
-            # small chance that an episode goes on must not make a plan unsafe.
+            # Reward: its expectation, so that a plan that may end scores less than one that does not. Cost: by what is
+            # likely, since the small chance that an episode continues must not make a plan unsafe.
             reward = reward * before(1.0 - events[used])
             cost = cost * before((events[used] < 0.5).astype(jnp.float32))[:, None]
         descriptor = task.descriptor if self.behaviour is None else self.behaviour
         assert descriptor is not None
-        return Judged(reward, cost, descriptor(rollout))
+        return Outcomes(reward, cost, descriptor(rollout))
 
-    def _opinions(self, nets: OutcomeNets, rollout: Rollout) -> tuple[Float[Array, "H"] | None, Float[Array, "C H"]]:
-        """Reward (if it is learned) by the mean of all opinions, probabilities of events by the most worried one."""
+    def _predict_outcomes(
+        self, nets: OutcomeNets, rollout: Rollout
+    ) -> tuple[Float[Array, "H"] | None, Float[Array, "C H"]]:
+        """Mean over members of the reward (if it is learned), maximum over members of the probabilities of events."""
 
         def one(nets: OutcomeNets) -> tuple[Array | None, Array]:
             outputs = nets.outputs(jax.vmap(nets.inputs)(*rollout))
@@ -221,8 +228,13 @@ class Informed(Model):
 # ---------------------------------------------------------------------------------------------------------- making it
 
 
-def num_told(task: Task) -> int:
-    """Numbers that the system tells of every step, where any is to be learned: reward, costs, the end."""
+def learns_outcomes(task: Task) -> bool:
+    """Whether a model of the task learns more than the dynamics: outcomes, or where the data lie."""
+    return bool(task.unknown) or task.unknown_unsafe
+
+
+def num_outcomes(task: Task) -> int:
+    """Numbers that are stored of every step where any outcome is learned from them: reward, costs, the end."""
     learned = task.reward is None or any(c.learned for c in task.constraints) or bool(task.learns_end)
     return 2 + len(task.constraints) if learned else 0
 
@@ -248,12 +260,14 @@ def make_outcome_nets(
     return OutcomeNets(layers, *about, actions, activation, task.reward is None)
 
 
-def informed(dynamics: Model, task: Task, key: PRNGKeyArray, count: int, hidden: Any, activation: Any) -> Informed:
-    """A model with `count` sets of nets for what the task does not know."""
+def make_model_with_outcomes(
+    dynamics: Model, task: Task, key: PRNGKeyArray, count: int, hidden: tuple[int, ...], activation: Activation
+) -> ModelWithOutcomes:
+    """The dynamics with an ensemble of `count` sets of nets for what the task does not know."""
     nets = jax.vmap(lambda k: make_outcome_nets(task, k, hidden, activation))(jax.random.split(key, count))
     size, dims = task.observations.size, len(task.grid.cells)
     behaviour = None if task.descriptor is not None else Behaviour(jnp.zeros(size), jnp.eye(size, dims))
-    return Informed(dynamics, nets, behaviour, Support.empty(size))
+    return ModelWithOutcomes(dynamics, nets, behaviour, Support.empty(size))
 
 
 # ------------------------------------------------------------------------------------------------------------ fitting
@@ -262,18 +276,18 @@ def informed(dynamics: Model, task: Task, key: PRNGKeyArray, count: int, hidden:
 def train_outcomes(
     nets: OutcomeNets,
     fresh: OutcomeNets,
-    wanted: Float[Array, "rows O"],
+    targets: Float[Array, "rows O"],
     data: Data,
     key: PRNGKeyArray,
     settings: FitSettings,
     pace: Pace,
 ) -> OutcomeNets:
-    """Train one set of nets. `wanted` are the columns of `data.told` that they are of, the reward first if it is."""
+    """Train one set of nets on `targets`, the columns of `data.outcomes` that `outcome_targets` selects."""
     training, held_out = split_rows(data, settings)
     num_training, num_held_out = (jnp.sum(rows, dtype=jnp.int32) for rows in (training, held_out))
     nets = nets if settings.warm_start else fresh
     rewarded = int(nets.rewarded)
-    rewards, events = wanted[:, :rewarded], (wanted[:, rewarded:] > 0.0).astype(jnp.float32)
+    rewards, events = targets[:, :rewarded], (targets[:, rewarded:] > 0.0).astype(jnp.float32)
     nets = eqx.tree_at(lambda n: n.obs_scaling, nets, Scaling.of(data.obs, training))
     if rewarded:
         limits = _widened(rewards[:, 0], training | held_out, settings.reward_margin)
@@ -297,7 +311,7 @@ def train_outcomes(
             if rewarded:
                 mean, log_std = net.reward(outputs)
                 error = (truth[rows, 0] - mean) ** 2
-                # As beta_nll of the dynamics: likelihood, but the spread does not starve the mean. Judged by squares.
+                # As beta_nll of the dynamics: likelihood, but the spread does not starve the mean. Outcomes by squares.
                 likelihood = 0.5 * error * jnp.exp(-2.0 * log_std) + log_std
                 total = total + (
                     error if beta == 0.0 else likelihood * jax.lax.stop_gradient(jnp.exp(2 * beta * log_std))
@@ -333,7 +347,7 @@ def _widened(rewards: Float[Array, "rows"], use: Bool[Array, "rows"], margin: fl
     return jnp.stack([low - margin * (high - low), high + margin * (high - low)])
 
 
-def wanted_columns(task: Task, told: Any) -> Any:
-    """The numbers that nets are fitted to, of all that were told: reward, costs, the end."""
+def outcome_targets(task: Task, outcomes: Any) -> Any:
+    """The columns of `outcomes` (reward, costs, the end) that are learned."""
     which = [*[0] * (task.reward is None), *(1 + i for i, c in enumerate(task.constraints) if c.learned)]
-    return told[:, np.asarray([*which, *[-1] * bool(task.learns_end)], np.int32)]
+    return outcomes[:, np.asarray([*which, *[-1] * bool(task.learns_end)], np.int32)]

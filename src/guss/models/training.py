@@ -1,6 +1,7 @@
-"""Fit a model to transitions: Adam on minibatches, a validation split, rate cut on a plateau, best weights kept.
+"""What fits have in common: data, settings, which rows are held out, and the training loop of networks.
 
-Data live in buffers of fixed size with a count of filled rows, so a growing data set compiles nothing anew.
+Data live in buffers of fixed size with a count of filled rows, so a growing data set does not recompile. The loop is
+Adam on minibatches; the rate is cut on a plateau and the best weights are kept.
 """
 
 from __future__ import annotations
@@ -8,44 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from guss.errors import GussError, UnknownNameError
 from guss.limits import MAX_BATCH, MAX_BUFFER
-from guss.models.evaluation import FitReport, judge
-from guss.models.mdn import (
-    Mixture,
-    MixtureNet,
-    log_density,
-    mixture_mean,
-    mixture_variance,
-)
-from guss.models.scaling import Scaling
 from guss.task import Task
+from guss.types import Data as Data
+from guss.types import FitReport, Model
+from guss.types import Pace as Pace
 from guss.validation import check_fields
 
 LOSSES = ("nll", "beta_nll", "mse")
-BLOCK = 256  # rows judged at once
+BLOCK = 256  # rows evaluated at once
 DRAWN = 32  # batches drawn at once
-
-
-class Data(NamedTuple):
-    """Transitions in buffers of fixed size: the first `filled` rows hold something; rows not in `use` are skipped."""
-
-    obs: Float[Array, "rows D"]
-    action: Shaped[Array, "rows ..."]
-    next_obs: Float[Array, "rows D"]
-    use: Bool[Array, "rows"]
-    filled: Int[Array, ""]
-    told: Float[Array, "rows O"] | None = None  # reward, then costs, where they are to be learned
 
 
 @dataclass(frozen=True)
@@ -104,16 +87,16 @@ class FitSettings:
 
 
 def empty_data(
-    obs_size: int, action_shape: tuple[int, ...], action_dtype: Any, capacity: int, num_told: int = 0
+    obs_size: int, action_shape: tuple[int, ...], action_dtype: Any, capacity: int, num_outcomes: int = 0
 ) -> Data:
-    """Buffers for `capacity` transitions; `num_told`: numbers of each that the system tells, if they are learned."""
+    """Buffers for `capacity` transitions, with `num_outcomes` numbers of each to learn outcomes from."""
     return Data(
         obs=jnp.zeros((capacity, obs_size)),
         action=jnp.zeros((capacity, *action_shape), action_dtype),
         next_obs=jnp.zeros((capacity, obs_size)),
         use=jnp.zeros((capacity,), bool),
         filled=jnp.zeros((), jnp.int32),
-        told=jnp.zeros((capacity, num_told)) if num_told else None,
+        outcomes=jnp.zeros((capacity, num_outcomes)) if num_outcomes else None,
     )
 
 
@@ -127,43 +110,8 @@ def append(data: Data, more: Data) -> Data:
     """The buffers with the first `more.filled` rows of a block; the caller sees to room for the whole block."""
     write = lambda rows, new: jax.lax.dynamic_update_slice_in_dim(rows, new, data.filled, axis=0)  # noqa: E731
     obs, action, next_obs, use = map(write, data[:4], more[:4])
-    told = None if data.told is None else write(data.told, more.told)
-    return Data(obs, action, next_obs, use, data.filled + more.filled, told)
-
-
-# ------------------------------------------------------------------------------------------------------------ losses
-
-
-Loss = Callable[[Mixture, Array], Array]
-
-
-def nll_of(mixture: Mixture, change: Float[Array, "D"]) -> Float[Array, ""]:
-    """Negative log likelihood."""
-    return -log_density(mixture, change)
-
-
-def squares_of(mixture: Mixture, change: Float[Array, "D"]) -> Float[Array, ""]:
-    """Squared error of the mean."""
-    return jnp.sum((mixture_mean(mixture) - change) ** 2)
-
-
-def loss_of(mixture: Mixture, change: Float[Array, "D"], settings: FitSettings) -> Float[Array, ""]:
-    """The loss of one standardised change under its predicted mixture."""
-    if settings.loss == "nll":
-        return nll_of(mixture, change)
-    if settings.loss == "mse":
-        still = mixture._replace(
-            mean=jax.lax.stop_gradient(mixture.mean)
-        )  # the spread learns, and leaves the mean alone
-        return squares_of(mixture, change) + nll_of(still, change)
-    variance = jax.lax.stop_gradient(mixture_variance(mixture)) ** settings.beta
-    if mixture.log_weight.ndim == 2:  # per dimension (DARMDN)
-        each = jax.vmap(lambda w, m, s, c: log_density(Mixture(w[None], m[None], s[None]), c[None]))
-        return -jnp.sum(variance * each(*mixture, change))
-    if mixture.log_weight.shape[0] == 1:  # one Gaussian: dimensions are independent
-        split = Mixture(jnp.zeros((change.shape[0], 1)), mixture.mean.T, mixture.log_std.T)
-        return loss_of(split, change, settings)
-    return -jnp.mean(variance) * log_density(mixture, change)  # components tie the dimensions together
+    outcomes = None if data.outcomes is None else write(data.outcomes, more.outcomes)
+    return Data(obs, action, next_obs, use, data.filled + more.filled, outcomes)
 
 
 # --------------------------------------------------------------------------------------------------------------- fit
@@ -179,15 +127,6 @@ class _Training(NamedTuple):
     best_epoch: Int[Array, ""]
     train_loss: Float[Array, ""]
     settled: Bool[Array, ""]
-
-
-class Pace(NamedTuple):
-    """How long the loops of a fit run. Shared by all nets fitted together: a loop that ends for each of them at
-    another time would have to copy every weight in every step."""
-
-    epochs: Int[Array, ""]
-    steps: Int[Array, ""]  # per epoch
-    blocks: Int[Array, ""]  # of held-out rows
 
 
 def split_rows(data: Data, settings: FitSettings) -> tuple[Bool[Array, "rows"], Bool[Array, "rows"]]:
@@ -239,7 +178,7 @@ def train(
     """Adam on minibatches of the first `num_training` rows; the weights of the best epoch on the held-out rows.
 
     The held-out rows follow the training rows. `objective` is minimised, with `num_normals` random numbers for each row
-    if there are any; an epoch is judged by `criterion`.
+    if there are any; an epoch is evaluated by `criterion`.
     """
     adam = optax.scale_by_adam()
 
@@ -280,7 +219,7 @@ def train(
         blocks = (pace.steps + DRAWN - 1) // DRAWN
         state, _ = jax.lax.fori_loop(0, blocks, steps, (state, jax.random.fold_in(key, number)))
         loss = held_out_loss(state.weights)
-        better = (loss < state.best_loss) | (num_held_out == 0)  # nothing to judge by: the last weights are kept
+        better = (loss < state.best_loss) | (num_held_out == 0)  # no held-out rows: the last weights are kept
         waited = jnp.where(better, 0, state.waited + 1)
         plateau = waited >= settings.patience
         least = 1e-3 * settings.learning_rate
@@ -328,37 +267,9 @@ def in_order(training: Bool[Array, "rows"], held_out: Bool[Array, "rows"]) -> In
     return jnp.argsort(jnp.where(training, 0, jnp.where(held_out, 1, 2)), stable=True)
 
 
-def fit(
-    model: MixtureNet, fresh: MixtureNet, data: Data, key: PRNGKeyArray, settings: FitSettings, pace: Pace | None = None
-) -> tuple[MixtureNet, FitReport]:
-    """TRAIN(p̂, D) of Alg. 1. `fresh` gives the weights to start from if there is no warm start."""
-    training, held_out = split_rows(data, settings)
-    num_training, num_held_out = (jnp.sum(rows, dtype=jnp.int32) for rows in (training, held_out))
-    pace = pace_of(num_training, num_held_out, settings, again=False) if pace is None else pace
-    model = model if settings.warm_start else fresh
-    model = eqx.tree_at(
-        lambda m: (m.obs_scaling, m.change_scaling),
-        model,
-        (Scaling.of(data.obs, training), Scaling.of(data.next_obs - data.obs, training)),
-    )
-    # What the nets are fed and what they should say, once for all steps; training rows first, then the held-out ones.
-    order = in_order(training, held_out)
-    inputs = jax.vmap(model.inputs)(data.obs, data.action)[order]
-    change = jax.vmap(model.standardised_change)(data.obs, data.next_obs)[order]
-    split = lambda m: (m.layers, m.before)  # noqa: E731
-
-    def losses(loss: Loss) -> Losses:
-        def each(weights: Any, rows: Int[Array, "N"]) -> Float[Array, "N"]:
-            net = eqx.tree_at(split, model, weights)
-            return jax.vmap(loss)(net.densities(inputs[rows], change[rows]), change[rows])
-
-        return each
-
-    # The weights of beta_nll change as it learns, so its own values do not compare from epoch to epoch.
-    criterion = nll_of if settings.loss == "nll" or not model.deterministic else squares_of
-    objective = losses(partial(loss_of, settings=settings))
-    done = train(split(model), objective, losses(criterion), num_training, num_held_out, key, settings, pace)
-    model = eqx.tree_at(split, model, done.best_weights)
-    report = judge(model, data.obs, data.action, data.next_obs, held_out)
-    diverged = (num_held_out > 0) & jnp.isinf(done.best_loss)
-    return model, report._replace(train_loss=done.train_loss, best_epoch=done.best_epoch, diverged=diverged)
+def fit_model(
+    model: Model, fresh: Model, data: Data, key: PRNGKeyArray, settings: FitSettings
+) -> tuple[Model, FitReport]:
+    """Fit the model of one seed; `guss.models.factory.fit_all` fits those of all seeds at once."""
+    num_training, num_held_out = (jnp.sum(rows, dtype=jnp.int32) for rows in split_rows(data, settings))
+    return model.fit(fresh, data, key, settings, pace_of(num_training, num_held_out, settings, again=False))

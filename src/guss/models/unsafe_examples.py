@@ -151,10 +151,10 @@ class Knowledge:
         return found
 
 
-def learned_examples(task: Task, obs: np.ndarray, told: np.ndarray) -> list[Examples]:
-    """Of every learned cost of a task: states [N, D] that steps led to, and what was told of them, [N, 2 + C]."""
+def learned_examples(task: Task, obs: np.ndarray, outcomes: np.ndarray) -> list[Examples]:
+    """Of every learned cost of a task: states [N, D] that steps led to, and their outcomes [N, 2 + C]."""
     return [
-        examples_of(constraint.name, obs, told[:, 1 + i] > 0.0, task.observations)
+        examples_of(constraint.name, obs, outcomes[:, 1 + i] > 0.0, task.observations)
         for i, constraint in enumerate(task.constraints)
         if constraint.learned
     ]

@@ -5,13 +5,13 @@ Write your own: subclass `guss.Planner`, decorate it with `@register_planner("my
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from guss.limits import MAX_PLAN_STEPS
 from guss.registry import Registry
 from guss.task import Task
 from guss.types import Planner
+from guss.types import settings_of as settings_of
 from guss.validation import checked, convert, types_of
 
 PLANNERS: Registry[type[Planner]] = Registry(
@@ -23,11 +23,6 @@ PLANNERS: Registry[type[Planner]] = Registry(
     ),
 )
 register_planner = PLANNERS.register
-
-
-def settings_of(planner: type[Any]) -> dict[str, dataclasses.Field[Any]]:
-    """A planner's (or baseline's) own settings by name: default in `.default`, a sentence in `.metadata["help"]`."""
-    return {f.name: f for f in dataclasses.fields(planner) if "help" in f.metadata}
 
 
 def make_planner(name: str, task: Task, *, horizon: int, budget: int, **settings: Any) -> Planner:

@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 from guss import risk
 from guss.errors import GussError
 from guss.task import Task
-from guss.types import Judged, Model, Planner, Rollout, Scores
+from guss.types import Model, Outcomes, Planner, Rollout, Scores
 
 
 class Monitor(eqx.Module):
@@ -99,7 +99,12 @@ class Particles(eqx.Module):
     @classmethod
     def of(cls, model: Model) -> Particles:
         """Once per plan: inside its loops the layout would be made again and again."""
-        return cls(*model.for_plans(), model.num_particles)
+        return cls(*model.prepare(), model.num_particles)
+
+    @property
+    def numbers(self) -> Int[Array, "P"]:
+        """Every particle's number within its model, which is a single member where an ensemble is laid out."""
+        return jnp.arange(self.count, dtype=jnp.int32) // (self.count // self.model.num_particles)
 
 
 def roll_out(
@@ -109,7 +114,6 @@ def roll_out(
 
     The keys do not depend on the candidate: all plans of a search meet the same noise, so they compare fairly.
     """
-    count = particles.count
 
     def particle(model: Model, index: Int[Array, ""], key: PRNGKeyArray) -> Rollout:
         def step(
@@ -118,26 +122,26 @@ def roll_out(
             (states, obs), (t, key_step) = now, coming
             actions = jax.vmap(planner.act, (0, 0, None))(candidates, obs, t)
             states = jax.vmap(model.predict, (0, 0, None, None))(obs if plain else states, actions, key_step, index)
-            next_obs = jax.vmap(model.seen)(states)
+            next_obs = jax.vmap(model.decode)(states)
             return (None if plain else states, next_obs), (actions, next_obs)
 
         num = jax.tree.leaves(candidates)[0].shape[0]
         everyone = lambda x: jnp.broadcast_to(x[None], (num, *x.shape))  # noqa: E731
         start = everyone(obs)
         plain = model.plain_state  # nothing else to carry along
-        states = None if plain else jax.tree.map(everyone, model.start(obs))
+        states = None if plain else jax.tree.map(everyone, model.encode(obs))
         steps = (jnp.arange(planner.horizon, dtype=jnp.int32), jax.random.split(key, planner.horizon))
         _, (actions, next_obs) = jax.lax.scan(step, (states, start), steps)
         return Rollout(jnp.concatenate([start[None], next_obs[:-1]]), actions, next_obs)  # [H, N, …]
 
-    numbers, keys = jnp.arange(count, dtype=jnp.int32), jax.random.split(key, count)
-    rollouts = jax.vmap(particle, (particles.axis, 0, 0))(particles.model, numbers, keys)  # [P, H, N, …]
+    keys = jax.random.split(key, particles.count)
+    rollouts = jax.vmap(particle, (particles.axis, 0, 0))(particles.model, particles.numbers, keys)  # [P, H, N, …]
     return jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), rollouts)
 
 
-def judge(particles: Particles, task: Task, rollout: Rollout) -> Judged:
+def judge(particles: Particles, task: Task, rollout: Rollout) -> Outcomes:
     """Every particle's trajectory [P, H, …] as its model sees it; the descriptor is their mean, [B]."""
-    each = jax.vmap(lambda model, one: model.judge(task, one), (particles.axis, 0))(particles.model, rollout)
+    each = jax.vmap(lambda model, one: model.outcomes(task, one), (particles.axis, 0))(particles.model, rollout)
     if task.unknown_unsafe:
         if (far := unfamiliar(particles, rollout)) is None:
             name = type(particles.model).__name__
@@ -225,16 +229,11 @@ def _generation(
     candidates = planner.ask(search.state, draws, num)
     rollouts, scores = evaluate(planner, particles, task, search.obs, search.key_model, candidates, mesh)
     count = lambda mask: jnp.sum(mask, dtype=jnp.int32)  # noqa: E731
-    old = search.tally
+    new: tuple[Any, ...] = (num, count(scores.safe), count(~scores.finite), count(scores.outside))
     return search._replace(
         state=planner.tell(search.state, candidates, scores),
         generation=search.generation + 1,
-        tally=Tally(
-            old.evaluated + num,
-            old.safe + count(scores.safe),
-            old.broken + count(~scores.finite),
-            old.outside + count(scores.outside),
-        ),
+        tally=Tally(*(a + b for a, b in zip(search.tally, new, strict=True))),
         seen=monitor.update(search.seen, rollouts, scores),
     )
 

@@ -82,11 +82,12 @@ def scalars(rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> dict[str,
     for name, column in columns.items():
         values[f"{name}/mean"] = float(np.mean(column))
         values |= {f"{name}/seed{seed}": float(np.mean(np.asarray(column)[seeds == seed])) for seed in set(seeds)}
-    for name in ("nll", "r2", "ks", "r2_horizon"):
-        known = np.asarray(timing.get(name, ()), float)
-        known = known[~np.isnan(known)]
-        values |= {f"model/{name}": float(known.mean())} if known.size else {}
-    values |= {f"policy/{name}": float(np.mean(value)) for name, value in timing.get("policy", {}).items()}
+    measures = {f"model/{name}": timing.get(name, ()) for name in ("nll", "r2", "ks", "r2_horizon")}
+    measures |= {f"policy/{name}": value for name, value in timing.get("policy", {}).items()}
+    for name, value in measures.items():
+        known = np.asarray(value, float)
+        known = known[~np.isnan(known)]  # None: too little was held out to evaluate the model
+        values |= {name: float(known.mean())} if known.size else {}
     return values | {f"seconds/{name}": float(timing[f"{name}_seconds"]) for name in ("fit", "plan", "compile")}
 
 

@@ -1,0 +1,129 @@
+"""Settings of learned models: those that all have, those of networks, and those that a custom model declares."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+from guss.errors import GussError
+from guss.limits import MAX_WEIGHTS
+from guss.models import MODELS
+from guss.models.layers import Activation
+from guss.types import Model, settings_of
+from guss.validation import build, check_fields, received, types_of
+
+ENSEMBLE = ("ensemble", "propagation")
+"""Settings of the ensemble, not of its members."""
+
+
+@dataclass(frozen=True)
+class CommonSettings:
+    """Settings that every learned model has."""
+
+    hidden: tuple[int, ...] = (50, 50)
+    """Units of the hidden layers of its networks, also of those of a learned reward and cost."""
+    activation: Activation = "silu"
+    """silu, relu or tanh."""
+    ensemble: int = 1
+    """Members of the ensemble; 1: no ensemble."""
+    propagation: Literal["member", "resampled"] = "member"
+    """A particle stays with one member, or is given a random one at every step."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "model")
+        if not self.hidden or min(self.hidden) < 1:
+            raise GussError(f"a model needs hidden layers of at least 1 unit, got {self.hidden}")
+        if self.ensemble < 1:
+            raise GussError(f"an ensemble has at least 1 member, got {self.ensemble}")
+        MAX_WEIGHTS.check(f"a model with hidden layers of {received(list(self.hidden))} units", self.num_weights)
+
+    @property
+    def num_outputs(self) -> int:
+        """Outputs of a network for one number, at least."""
+        return 1
+
+    @property
+    def num_weights(self) -> int:
+        """Weights of all members for one number in and out: a lower bound of what they have."""
+        return self.ensemble * sum(a * b for a, b in pairwise((1, *self.hidden, self.num_outputs)))
+
+    @property
+    def num_particles(self) -> int:
+        """Predictions per plan, as far as settings tell."""
+        return self.ensemble
+
+
+@dataclass(frozen=True)
+class ModelSettings(CommonSettings):
+    """Settings of models made of mixture density nets."""
+
+    components: int = 1
+    """K: Gaussians in the mixture."""
+    deterministic: bool = True
+    """Plan with the predicted mean; otherwise with samples."""
+    particles: int = 1
+    """Samples per plan, if not deterministic."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.components < 1 or self.particles < 1:
+            raise GussError(f"components and particles must be at least 1, got {self.components} and {self.particles}")
+        if self.particles > 1 and self.deterministic:
+            raise GussError(
+                f"particles={self.particles} are samples of the model, but plans use its mean (deterministic=true): "
+                f"set deterministic=false too"
+            )
+
+    @property
+    def num_outputs(self) -> int:
+        """One for each Gaussian, at least."""
+        return self.components
+
+    @property
+    def num_particles(self) -> int:
+        """Samples of all members."""
+        return self.ensemble * (1 if self.deterministic else self.particles)
+
+
+def model_class(name: str) -> type[Model]:
+    """The registered model of that name."""
+    item = MODELS[name].item
+    if not (isinstance(item, type) and issubclass(item, Model)):
+        raise GussError(f"model {name!r} must be a subclass of guss.Model, got {received(item)}")
+    return item
+
+
+@functools.cache
+def settings_class(model: type[Model]) -> type[CommonSettings]:
+    """The dataclass of a model's settings: `Model.Settings`, or CommonSettings with a field for each `setting`."""
+    if model.Settings is not None:
+        return model.Settings
+    kinds = types_of(model)
+    own = [(name, kinds[name], dataclasses.field(default=f.default)) for name, f in settings_of(model).items()]
+    return dataclasses.make_dataclass(f"{model.__name__}Settings", own, bases=(CommonSettings,), frozen=True)
+
+
+def setting_types(name: str) -> dict[str, Any]:
+    """The types of a model's settings, by name."""
+    return types_of(settings_class(model_class(name)))
+
+
+def settings_for(name: str, values: Any, what: str) -> CommonSettings:
+    """Settings of the model `name`: from a table, or from what differs from the defaults in another model's settings.
+
+    `what` names the table in errors.
+    """
+    cls = settings_class(model_class(name))
+    if isinstance(values, CommonSettings) and type(values) is not cls:
+        fields = {f.name: (getattr(values, f.name), f.default) for f in dataclasses.fields(values)}
+        values = {name: value for name, (value, default) in fields.items() if value != default}
+    return values if isinstance(values, cls) else build(cls, values, what)
+
+
+def own_settings(model: type[Model], settings: CommonSettings) -> dict[str, Any]:
+    """The settings that `Model.create` is given: those that the model declares."""
+    names = settings_of(model) if model.Settings is None else [n for n in types_of(model.Settings) if n not in ENSEMBLE]
+    return {name: getattr(settings, name) for name in names}
