@@ -8,7 +8,7 @@ import pytest
 from markdown_it import MarkdownIt
 from rich.console import Console
 from stored import store
-from test_identity import add_facts
+from test_labels import add_facts
 from test_report import MAPS, RISING, payload_in
 
 from guss.cli.table_display import print_report

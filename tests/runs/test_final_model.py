@@ -7,7 +7,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
-from test_learning import ORIGIN, config, short_pendulum
+from test_planning_run import ORIGIN, config, short_pendulum
 from test_resume import Stop, stop_after
 
 from guss import checkpoint

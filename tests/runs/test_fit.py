@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from test_learning import ORIGIN, config, short_pendulum
+from test_planning_run import ORIGIN, config, short_pendulum
 
 from guss import checkpoint
 from guss.agent import Agent

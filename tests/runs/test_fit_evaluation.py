@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from test_learning import ORIGIN
+from test_planning_run import ORIGIN
 
 from guss.agent import Agent
 from guss.collect.datasets import read_trace

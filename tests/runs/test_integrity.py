@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from test_learning import ORIGIN, config
+from test_planning_run import ORIGIN, config
 
 from guss import checkpoint
 from guss.errors import GussError, GussWarning

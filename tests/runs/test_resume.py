@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 import pytest
-from test_learning import ORIGIN, config
+from test_planning_run import ORIGIN, config
 
 from guss.errors import GussError
 from guss.runs.evaluation import evaluate
