@@ -1,9 +1,9 @@
-"""What cars of stored runs did: paths drawn, films, and whether any stayed parked in or beside a hazard.
+"""What cars of stored runs did: paths drawn, animations, and whether any stayed parked in or beside a hazard.
 
     python studies/car_paths.py results/runs/safe-car-goal-guss-… --out results/car
 
 Episodes are driven again with the stored actions (the physics are deterministic; that the observations come out as
-stored is checked). Writes paths.png (the last episode of every seed), parked.json and, with --film, episode.gif.
+stored is checked). Writes paths.png (the last episode of every seed), parked.json and, with --animation, episode.gif.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Drive(NamedTuple):
     frames: list[np.ndarray]
 
 
-def drive_again(home: Path, seed: int, episode: int, film: int = 0) -> Drive:
-    """The stored episode, with what was not observed; every `film`-th step as a picture."""
+def drive_again(home: Path, seed: int, episode: int, every: int = 0) -> Drive:
+    """The stored episode, with what was not observed; every `every`-th step as an image."""
     trace = np.load(trace_path(home, seed, episode))
-    env = SafeCarGoalEnv(render_mode="rgb_array" if film else None)
+    env = SafeCarGoalEnv(render_mode="rgb_array" if every else None)
     obs, _ = env.reset(seed=derived_seed(seed, episode))
     path, goals, frames = [env.cars.qpos[0, :2].copy()], [], []
     for t, action in enumerate(trace["action"]):
         if not np.allclose(obs, trace["obs"][t], atol=1e-4):
             sys.exit(f"{home}, seed {seed}, episode {episode}: step {t} does not come out as stored")
         goals.append(env.cars.goal[0].copy())
-        if film and t % film == 0:
+        if every and t % every == 0:
             picture = env.render()
             assert picture is not None
             frames.append(picture)
@@ -115,7 +115,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("--out", type=Path, default=Path("results/car"))
-    parser.add_argument("--film", action="store_true", help="the last episode of the first seed, as episode.gif")
+    parser.add_argument("--animation", action="store_true", help="the last episode of the first seed, as episode.gif")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {}
@@ -134,9 +134,9 @@ def main() -> None:
         print(config.method, json.dumps(most))
     origin = provenance(shlex.join(["python", "studies/car_paths.py", *sys.argv[1:]]))
     (args.out / "parked.json").write_text(json.dumps({"provenance": origin, "methods": found}, indent=1) + "\n")
-    if args.film:
+    if args.animation:
         home, config = args.runs[0], read_config(args.runs[0])
-        frames = drive_again(home, config.seeds[0], done - 1, film=8).frames
+        frames = drive_again(home, config.seeds[0], done - 1, every=8).frames
         pictures = [Image.fromarray(frame).resize((280, 280)).quantize(96) for frame in frames]
         pictures[0].save(args.out / "episode.gif", save_all=True, append_images=pictures[1:], duration=120, loop=0)
 

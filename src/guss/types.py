@@ -277,6 +277,8 @@ class Planner(eqx.Module):
     judges: ClassVar[Literal["nothing", "reward", "penalty", "cost"]]
     """What the planner looks at: nothing (acts blindly), reward alone, reward less a price on cost (hard violations
     first), or cost first and reward second."""
+    keeps_archive: ClassVar[bool] = False
+    """Whether the search state is an archive with the best plan of each behaviour cell."""
     over_particles: ClassVar[Literal["worst", "mean"]] = "worst"
     """How a plan's cost is counted where particles differ: by the worst of them, or by their mean."""
 

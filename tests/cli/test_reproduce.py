@@ -1,4 +1,4 @@
-"""`guss reproduce table1` and `all`, on the smallest cases; but for one, without figures and films."""
+"""`guss reproduce table1` and `all`, on the smallest cases; but for one, without figures and animations."""
 
 import json
 import os
@@ -17,6 +17,7 @@ from guss.cli import table_display
 from guss.cli.reproduce import Toy
 from guss.errors import GussError
 from guss.reports import report
+from guss.runs import animation, animator, state_maps
 from guss.runs.lock import locked
 from guss.runs.store import read_lines
 from guss.runs.suite import Batch
@@ -55,7 +56,7 @@ def tiny(monkeypatch, tmp_path):
 
 @pytest.fixture
 def table1(monkeypatch, tmp_path, guss_here, tiny):
-    """The command in this process, without what takes long, films and figures; notes what was to be made."""
+    """The command in this process, without what takes long, animations and figures; notes what was to be made."""
     calls = []
 
     def draw_all(found, folder, tell):
@@ -63,8 +64,8 @@ def table1(monkeypatch, tmp_path, guss_here, tiny):
         return {}, []
 
     monkeypatch.setattr(report, "draw_all", draw_all)
-    monkeypatch.setattr(films, "write_film", lambda home: calls.append(("film", home)))
-    monkeypatch.setattr(maps, "write_maps", lambda home: calls.append(("maps", home)))
+    monkeypatch.setattr(animator, "write_animation", lambda home: calls.append(("animation", home)))
+    monkeypatch.setattr(state_maps, "write_maps", lambda home: calls.append(("maps", home)))
 
     def run(*words, check=0):
         calls.clear()
@@ -74,12 +75,12 @@ def table1(monkeypatch, tmp_path, guss_here, tiny):
 
 
 def test_a_small_table_with_all_that_belongs_to_it(guss_here, tiny, tmp_path):
-    """Nothing is left out: runs, maps, films, figures and the page."""
+    """Nothing is left out: runs, maps, animations, figures and the page."""
     process = guss_here(*PENDULUM, "--methods", "random", "rs", "--episodes", "2", "--out", "out", check=0)
     homes = sorted((tmp_path / "out").glob("safe-pendulum-*"))
     for home in homes:
-        assert films.read_film(home)["phase"] == ("random" if "random" in home.name else "plan")
-        assert maps.read_maps(home)["episodes"] == 2
+        assert animation.read_animation(home)["phase"] == ("random" if "random" in home.name else "plan")
+        assert state_maps.read_maps(home)["episodes"] == 2
     table = json.loads((tmp_path / "out" / "report" / "table.json").read_text())["safe_pendulum"]
     assert {name: (row["seeds"], row["episodes"]) for name, row in table.items()} == {"random": (1, 2), "rs": (1, 2)}
     assert (tmp_path / "out" / "report" / "figures" / "states-safe-pendulum.png").exists()
@@ -97,12 +98,12 @@ def test_a_table_is_run_reported_and_not_run_twice(table1, monkeypatch):
         assert word in process.stdout
     out = Path("runs/reproduce-quick")
     random, rs = sorted(out.glob("safe-pendulum-*"))
-    assert calls[:4] == [("maps", random), ("film", random), ("maps", rs), ("film", rs)]
+    assert calls[:4] == [("maps", random), ("animation", random), ("maps", rs), ("animation", rs)]
     assert calls[4:] == [("report", out)]
     command = "guss reproduce table1 --preset quick --seeds 1 --env safe-pendulum --methods random,rs"
     assert command in (out / "report" / "report.html").read_text()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")}
-    process, calls = table1(*PENDULUM, "--methods", "random", "rs", "--no-films", "--json")
+    process, calls = table1(*PENDULUM, "--methods", "random", "rs", "--no-animations", "--json")
     assert "2/2 safe-pendulum rs: finished before" in process.stderr
     found = json.loads(process.stdout)
     assert [(run["method"], run["seeds"], run["episodes"]) for run in found["runs"]] == [
@@ -217,7 +218,7 @@ def test_all_is_the_table_then_the_toy_world_then_one_report(table1, monkeypatch
     words = ("reproduce", "all", "--env", "safe-pendulum", "--methods", "random", "--seeds", "1", "--episodes", "1")
     _, calls = table1(*words, "--preset", "quick", "--out", "out")
     assert toys == [("quick", 0, Path("out"), False)]
-    assert [call[0] for call in calls] == ["maps", "film", "report"]
+    assert [call[0] for call in calls] == ["maps", "animation", "report"]
     process, calls = table1(*words, "--seed", "5", check=2)
     assert toys[1:] == [("paper", 5, Path("runs/reproduce-best"), False)]
     assert "guss: error: toy: it fell over" in process.stderr
@@ -238,5 +239,5 @@ def test_help_teaches(guss_here):
     text = guss_here("reproduce", "--help", check=0).stdout
     assert "Start with `guss reproduce table1 --preset quick`" in text
     text = " ".join(guss_here("reproduce", "table1", "--help", check=0).stdout.split())
-    for words in ("How long, on one core", "The same command again goes on", "ppo-lagrangian", "--no-films"):
+    for words in ("How long, on one core", "The same command again goes on", "ppo-lagrangian", "--no-animations"):
         assert words in text

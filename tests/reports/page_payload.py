@@ -5,6 +5,8 @@ import gzip
 import json
 import math
 
+from guss.runs.animation import _from_schema_1
+
 HOSTILE = "</script><b>x</b><!-- {{script}} & \"'"
 PICTURE = (
     "data:image/svg+xml;base64,"
@@ -14,12 +16,12 @@ PICTURE = (
 )
 
 
-def packed(film):
-    """A film as the payload carries it."""
-    return base64.b64encode(gzip.compress(json.dumps(film).encode(), mtime=0)).decode()
+def packed(animation):
+    """An animation as the payload carries it: those below are of the first schema, as earlier versions stored them."""
+    return base64.b64encode(gzip.compress(json.dumps(_from_schema_1(animation)).encode(), mtime=0)).decode()
 
 
-def film_over_time(method="guss", steps=40, every=2):
+def animation_over_time(method="guss", steps=40, every=2):
     """A pendulum that swings; its angle wraps at 180 degrees."""
     angle = [(200 * math.cos(0.15 * t) + 180) % 360 - 180 for t in range(steps + 1)]
     frames = []
@@ -48,7 +50,7 @@ def film_over_time(method="guss", steps=40, every=2):
     }  # fmt: skip
 
 
-def film_of_places(method="cem", steps=30, every=3):
+def animation_of_places(method="cem", steps=30, every=3):
     """Something that goes round on a map, its actions random: nothing is planned, no system to draw."""
     path = [[math.cos(0.2 * t), math.sin(0.2 * t)] for t in range(steps)]
     path[11] = None
@@ -112,7 +114,7 @@ def environment(name, label):
              "random": {"value": 5.0}, "lines": [
                  {"method": "guss", "x": episodes, "mean": [4 * 0.9**e for e in episodes], "low": [0.0] * 20,
                   "high": [5 * 0.9**e for e in episodes]}]}  # fmt: skip
-    films = [film_over_time("guss"), film_of_places("cem")]
+    animations = [animation_over_time("guss"), animation_of_places("cem")]
     return {
         "name": name, "label": label, "about": "Angles from 20° to 30° are unsafe.", "reward": "mean reward per step",
         "threshold": -2.5, "verdict": ["GuSS is the best safe method: MAR -1.53.", HOSTILE], "rows": rows,
@@ -124,7 +126,8 @@ def environment(name, label):
              "p_pooled": None},
         ],
         "figures": [{"title": "Pareto fronts", "caption": HOSTILE, "src": PICTURE}],
-        "films": [{"method": film["method"], "label": film["method"], "data": packed(film)} for film in films],
+        "animations": [{"method": each["method"], "label": each["method"], "data": packed(each)}
+                       for each in animations],
     }  # fmt: skip
 
 

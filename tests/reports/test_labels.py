@@ -162,7 +162,8 @@ def test_a_gymnasium_id_of_ours_is_the_environment_itself(tmp_path):
 def test_a_dot_in_a_name_does_not_cut_it(tmp_path):
     from guss.reports.style import new_figure, save_figure
 
-    files = [save_figure(new_figure(1, 1, 1, 1)[0], tmp_path / name)[0].name for name in ("toy.v1-a", "toy.v1-b")]
+    saved = [save_figure(new_figure(1, 1, 1, 1)[0], tmp_path / name) for name in ("toy.v1-a", "toy.v1-b")]
+    files = [next(iter(each)).name for each in saved]
     assert files == ["toy.v1-a.png", "toy.v1-b.png"]
 
 

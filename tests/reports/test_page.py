@@ -265,7 +265,7 @@ def test_lines_differ_without_colour_and_levels_are_drawn(page):
     assert page.locator(".chart").nth(1).locator(".name").first.text_content() == "episode (logarithmic)"
 
 
-# --------------------------------------------------------------------------------------------------------- the films
+# ------------------------------------------------------------------------------------------------------- animations
 
 
 def pictures(player):
@@ -276,7 +276,7 @@ def now(player):
     return player.locator(".count").text_content()
 
 
-def test_a_film_plays_pauses_and_seeks(page):
+def test_an_animation_plays_pauses_and_seeks(page):
     player = page.locator(".player").first
     player.scroll_into_view_if_needed()
     player.locator("canvas").first.wait_for()
@@ -291,20 +291,22 @@ def test_a_film_plays_pauses_and_seeks(page):
     assert (now(player), pictures(player)) == (still, held)
     player.locator("input").evaluate("slider => { slider.value = 10; slider.dispatchEvent(new Event('input')); }")
     assert now(player) == "step 20 (0 to 39)"
-    assert "2 unsafe steps so far" in player.locator(".told").text_content()
-    assert "reward −12.30" in player.locator(".told").text_content()
+    assert "2 unsafe steps so far" in player.locator(".texts").text_content()
+    assert "reward −12.30" in player.locator(".texts").text_content()
 
 
-def test_films_of_other_methods(page):
+def test_animations_of_other_methods(page):
     player = page.locator(".player").first
     player.get_by_role("tab", name="S-RS").click()
-    assert player.locator(".said").text_content() == "No film of S-RS is stored."
+    assert player.locator(".summary").text_content() == "No animation of S-RS is stored."
     assert not player.locator(".controls").is_visible()
     page.keyboard.press("ArrowRight")
     expect(player.locator("canvas")).to_have_count(2)
     assert player.get_by_role("tab", name="cem").get_attribute("aria-selected") == "true"
-    assert player.locator(".said").text_content().startswith("Episode 0 of seed 1 (random actions): mean reward 0.02")
-    assert player.locator("h4").first.text_content() == "The course so far"
+    assert (
+        player.locator(".summary").text_content().startswith("Episode 0 of seed 1 (random actions): mean reward 0.02")
+    )
+    assert player.locator("h4").first.text_content() == "Trajectory so far"
 
 
 def test_a_touch_of_the_course_seeks(page):
@@ -317,12 +319,12 @@ def test_a_touch_of_the_course_seeks(page):
     assert now(player) in ("step 18 (0 to 39)", "step 20 (0 to 39)")
 
 
-def test_a_film_that_is_broken_says_so(open_page):
+def test_an_animation_that_is_broken_says_so(open_page):
     broken = payload()
-    broken["envs"][0]["films"][0]["data"] = "bm90IGd6aXA="
+    broken["envs"][0]["animations"][0]["data"] = "bm90IGd6aXA="
     page = open_page(build_page(broken))
     page.locator(".player").first.scroll_into_view_if_needed()
-    expect(page.locator(".said").first).to_have_text(re.compile("^This film cannot be shown: "))
+    expect(page.locator(".summary").first).to_have_text(re.compile("^This animation cannot be shown: "))
 
 
 def test_who_wants_no_motion_gets_none(open_page, html):
@@ -386,8 +388,8 @@ def test_an_empty_report_says_so(open_page):
 
 def test_an_environment_without_anything_says_so(open_page):
     bare = copy.deepcopy(payload())
-    bare["envs"][0] |= {"rows": [], "curves": [], "films": [], "figures": [], "tests": [], "verdict": []}
+    bare["envs"][0] |= {"rows": [], "curves": [], "animations": [], "figures": [], "tests": [], "verdict": []}
     page = open_page(build_page(bare))
     said = page.locator("#env-safe-pendulum").text_content()
     assert "No run of this environment has results yet." in said
-    assert "No film of this environment is stored." in said
+    assert "No animation of this environment is stored." in said

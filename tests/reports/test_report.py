@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
         gzip.compress(json.dumps(MAPS).encode(), mtime=0)
     )
     broken = store(folder / "runs", method="s-rs", rewards=RISING - 1.0, unsafe=0.1, asked=50)
-    for name in ("maps.json.gz", "film.json.gz"):
+    for name in ("maps.json.gz", "animation.json.gz"):
         (broken / name).write_bytes(b"not gzip")
     store(folder / "runs", method="cpo", rewards=np.linspace(-6, -1, 90).reshape(3, 30), unsafe=2.0)
     store(folder / "runs", method="random", rewards=RISING * 0 - 6.0, unsafe=1.0)
@@ -72,7 +72,7 @@ def test_what_cannot_be_shown_is_told_on_the_page_and_the_rest_is_there(folder, 
     told = "\n".join(payload["missing"])
     assert "S-RS: 4 of 50 episodes were run" in told
     assert "S-RS: no map of its states" in told
-    assert "S-RS: its film cannot be shown" in told
+    assert "S-RS: its animation cannot be shown" in told
     assert "neither maps nor traces of" in told
     (env,) = payload["envs"]
     assert [row["method"] for row in env["rows"]] == ["s-rs", "guss", "cpo", "random"]
@@ -169,7 +169,7 @@ def test_only_broken_runs_are_an_error_that_names_them(tmp_path, guss_here):
 
 
 def test_the_committed_page_works_in_a_browser(open_page):
-    """Real records: no errors, nothing fetched, the table sorts, a film plays."""
+    """Real records: no errors, nothing fetched, the table sorts, an animation plays."""
     html = (RESULTS / "report" / "report.html").read_text()
     page = open_page(html)
     table = page.locator("#env-safe-pendulum .scrolls").first
@@ -181,9 +181,9 @@ def test_the_committed_page_works_in_a_browser(open_page):
     table.locator("thead button").nth(1).click()
     assert first != before
     assert rows() != first
-    films = {env["name"]: {film["method"] for film in env["films"]} for env in payload_in(html)["envs"]}
+    animations = {env["name"]: {each["method"] for each in env["animations"]} for env in payload_in(html)["envs"]}
     for env in ("safe-pendulum", "safe-acrobot", "safe-car-goal"):
-        assert {"guss", "s-rs", "rcem", "rs", "cem", "cpo", "ppo-lagrangian", "random"} <= films[env], env
+        assert {"guss", "s-rs", "rcem", "rs", "cem", "cpo", "ppo-lagrangian", "random"} <= animations[env], env
     page.locator("#env-safe-pendulum .player").scroll_into_view_if_needed()
     step = lambda: int(page.locator("#env-safe-pendulum .player input[type=range]").input_value())  # noqa: E731
     page.wait_for_function(

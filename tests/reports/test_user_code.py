@@ -126,7 +126,7 @@ def test_no_code_that_a_run_names_is_imported(stored):
             "Where it was, and where it was unsafe",
         ]
     assert (stored / "small" / a / "maps.json.gz").exists()
-    assert "no film: it takes code that is not part of guss" in process.stdout
+    assert "no animation: it takes code that is not part of guss" in process.stdout
     assert len((stored / "a.csv").read_text().splitlines()) == 1 + 2 * 2 * 6
     assert b != a
 

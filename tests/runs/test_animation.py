@@ -1,8 +1,9 @@
-"""Maps, films and packed copies of runs."""
+"""State maps, animations and packed copies of runs."""
 
 import gzip
 import json
 import shutil
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,14 +18,18 @@ from guss.envs import ENVS
 from guss.envs.pendulum import VIEW, pendulum_task
 from guss.errors import GussError
 from guss.reports.run_summary import summarise_run
-from guss.runs.animation import make_film, read_film, rounded, some_plans, write_film
-from guss.runs.lifecycle import checkpoint_path, read_config, resume_run, run_one
+from guss.runs import animator, state_maps
+from guss.runs.animation import FINENESS, PLAN_FINENESS, read_animation, rounded, thinned
+from guss.runs.animator import make_animation, write_animation
 from guss.runs.pack import pack_run
 from guss.runs.replay import Replay
 from guss.runs.state_maps import make_maps, read_maps, write_maps
-from guss.runs.store import packed_bytes, read_lines, trace_path, write_json
+from guss.runs.store import packed_bytes, read_lines, trace_path, unsafe_steps, write_json
+from guss.runs.trainer import checkpoint_path, read_config, resume_run, run_one
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 def one_number():
@@ -68,68 +73,70 @@ def learned_copy(home, folder):
     return folder
 
 
-def same_numbers(kept, values, span, fineness=films.FINENESS):
+def same_numbers(kept, values, span, fineness=FINENESS):
     np.testing.assert_allclose(np.asarray(kept, float), values, atol=0.5 * span / fineness * (1 + 1e-6))
 
 
-# --------------------------------------------------------------------------------------------------------------- films
+# ---------------------------------------------------------------------------------------------------------- animations
 
 
-def test_a_film_is_what_a_replay_shows(planned):
+def test_an_animation_is_what_a_replay_gives(planned):
     steps = []
-    film = make_film(planned, on_step=lambda done, count: steps.append((done, count)))
+    animation = make_animation(planned, on_step=lambda done, count: steps.append((done, count)))
     assert steps == [(i + 1, 25) for i in range(25)]
     replay = Replay(planned, None, None)
-    scenes = list(replay.scenes())
+    steps = list(replay.steps())
+    unsafe = np.flatnonzero(unsafe_steps(replay.task, replay.traces[0])).tolist()
     line = next(row for row in read_lines(planned / "episodes.jsonl") if (row["seed"], row["episode"]) == (3, 3))
-    assert [film[name] for name in ("env", "method", "seed", "episode", "phase")] == [
+    assert [animation[name] for name in ("env", "method", "seed", "episode", "phase")] == [
         "shown-pendulum", "guss", 3, 3, "plan"
     ]  # fmt: skip
-    assert film["verdict"] == replay.verdict()
-    assert film["verdict"].endswith("every action is the one that was taken")
-    assert (film["steps"], film["unsafe_steps"]) == (25, line["unsafe_steps"])
-    assert film["return"] == pytest.approx(line["return"], abs=1e-4)
-    assert film["mean_reward"] == pytest.approx(line["mean_reward"], abs=1e-4)
-    assert film["axes"] == {
+    assert animation["verdict"] == replay.verdict()
+    assert animation["verdict"].endswith("every action is the one that was taken")
+    assert (animation["steps"], animation["unsafe_steps"]) == (25, line["unsafe_steps"])
+    assert animation["return"] == pytest.approx(line["return"], abs=1e-4)
+    assert animation["mean_reward"] == pytest.approx(line["mean_reward"], abs=1e-4)
+    assert animation["axes"] == {
         "kind": "time", "labels": ["angle from upright [°]"], "limits": [[-180.0, 180.0]], "unsafe": [[20.0, 30.0]],
-        "horizon": 3, "points": [0, 1, 2, 3],
+        "horizon": 3, "points": [0, 1, 2, 3], "past": 20, "wraps": 180.0,
     }  # fmt: skip
-    assert film["behaviour"]["extent"] == [-180.0, 180.0, -180.0, 180.0]
-    assert (film["behaviour"]["shape"], film["behaviour"]["kept"]) == ([50, 50], True)
-    assert film["path"] is None
-    same_numbers(film["course"]["values"], VIEW.shown(replay.traces[0].next_obs), 360)
-    assert film["course"]["unsafe"] == [scene.step for scene in scenes if scene.unsafe]
-    assert [frame["step"] for frame in film["frames"]] == list(range(25))
-    for frame, scene in zip(film["frames"], scenes, strict=True):
-        looked = scene.thought.looked
-        same_numbers(frame["now"], VIEW.shown(scene.obs), 360)
-        for name, mask in (("safe", looked.safe), ("unsafe", ~looked.safe)):
+    assert animation["behaviour"]["extent"] == [-180.0, 180.0, -180.0, 180.0]
+    assert (animation["behaviour"]["shape"], animation["behaviour"]["kept"]) == ([50, 50], True)
+    assert animation["titles"]["archive"].startswith("Archive")
+    same_numbers(animation["path"], VIEW.shown(replay.traces[0].obs), 360)
+    same_numbers(animation["course"]["values"], VIEW.shown(replay.traces[0].next_obs), 360)
+    assert animation["course"]["unsafe"] == unsafe
+    assert [frame["step"] for frame in animation["frames"]] == list(range(25))
+    for frame, step in zip(animation["frames"], steps, strict=True):
+        plans = step.snapshot.candidates
+        same_numbers(frame["now"], VIEW.shown(step.obs), 360)
+        for name, mask in (("safe", plans.safe), ("unsafe", ~plans.safe)):
             kept = np.asarray(frame[name]).reshape(-1, 4)
             assert len(kept) == mask.sum(), "20 plans are few enough to keep all"
-            same_numbers(kept[:, 1:], VIEW.shown(looked.paths[mask]), 360, films.PLAN_FINENESS)
-            same_numbers(kept[:, 0], np.full(len(kept), VIEW.shown(scene.obs)), 360, films.PLAN_FINENESS)
-        same_numbers(frame["chosen"][1:], VIEW.shown(scene.thought.chosen), 360, films.PLAN_FINENESS)
-        same_numbers(frame["ring"], np.rad2deg(scene.thought.behaviour), 360)
-        assert f"{looked.safe.sum()} of 20 plans predicted safe" in frame["text"]
-        good = {int(cell): max(looked.reward[looked.safe & (looked.cell == cell)]) for cell in looked.cell[looked.safe]}
+            same_numbers(kept[:, 1:], VIEW.shown(plans.paths[mask]), 360, PLAN_FINENESS)
+            same_numbers(kept[:, 0], np.full(len(kept), VIEW.shown(step.obs)), 360, PLAN_FINENESS)
+        same_numbers(frame["chosen"][1:], VIEW.shown(step.snapshot.chosen), 360, PLAN_FINENESS)
+        same_numbers(frame["ring"], np.rad2deg(step.snapshot.behaviour), 360)
+        assert f"{plans.safe.sum()} of 20 plans predicted safe" in frame["text"]
+        good = {int(cell): max(plans.reward[plans.safe & (plans.cell == cell)]) for cell in plans.cell[plans.safe]}
         assert {50 * i + j for i, j, _ in frame["cells"]} == set(good)
-        assert {50 * i + j for i, j in frame["risky"]} == set(looked.cell[~looked.safe].tolist()) - set(good)
+        assert {50 * i + j for i, j in frame["risky"]} == set(plans.cell[~plans.safe].tolist()) - set(good)
         if len(set(good.values())) > 1:
             low, high = min(good.values()), max(good.values())
             for i, j, value in frame["cells"]:
                 assert value == pytest.approx((good[50 * i + j] - low) / (high - low), abs=0.0051)
-        shapes = [list(shape) for shape in VIEW.sketch(scene.obs)]
+        shapes = [list(shape) for shape in VIEW.sketch(step.obs)]
         for mine, theirs in zip(frame["shapes"], shapes, strict=True):
             assert (mine[0], mine[-1]) == (theirs[0], theirs[-1])
             np.testing.assert_allclose(mine[1:-1], theirs[1:-1], atol=5.1e-4)
 
 
-def test_the_same_film_has_the_same_bytes_and_is_read_back(planned, tmp_path):
+def test_the_same_animation_has_the_same_bytes_and_is_read_back(planned, tmp_path):
     both = [shutil.copytree(planned, tmp_path / name) for name in ("a", "b")]
-    assert read_film(both[0]) is None, "it is not made by reading"
-    written = [write_film(home, 1, 4) for home in both]
-    assert read_film(both[0]) == written[0] == written[1]
-    a, b = ((home / "film.json.gz").read_bytes() for home in both)
+    assert read_animation(both[0]) is None, "it is not made by reading"
+    written = [write_animation(home, 1, 4) for home in both]
+    assert read_animation(both[0]) == written[0] == written[1]
+    a, b = ((home / "animation.json.gz").read_bytes() for home in both)
     assert a == b
     assert a[4:8] == bytes(4), "no time in it"
     assert (written[0]["seed"], written[0]["episode"]) == (4, 1)
@@ -137,36 +144,32 @@ def test_the_same_film_has_the_same_bytes_and_is_read_back(planned, tmp_path):
 
 
 def test_long_episodes_are_thinned_evenly(acted):
-    film = make_film(acted, 0, 10)
-    steps = [frame["step"] for frame in film["frames"]]
+    animation = make_animation(acted, 0, 10)
+    steps = [frame["step"] for frame in animation["frames"]]
     assert len(steps) == 60
     assert (steps[0], steps[-1]) == (0, 199)
     assert set(np.diff(steps)) <= {3, 4}
-    assert len(film["course"]["values"]) == film["steps"] == 200
-    assert (film["phase"], film["behaviour"], film["world"]) == ("random", None, [-1.3, 1.3])
-    assert film["verdict"] == "episode 0 of seed 10, random actions"
-    for frame in film["frames"]:
+    assert len(animation["course"]["values"]) == animation["steps"] == 200
+    assert (animation["phase"], animation["behaviour"], animation["world"]) == ("random", None, [-1.3, 1.3])
+    assert animation["verdict"] == "episode 0 of seed 10, random actions"
+    for frame in animation["frames"]:
         assert [frame[name] for name in ("safe", "unsafe", "chosen", "cells", "risky")] == [[]] * 5
         assert frame["ring"] is None
 
 
 def test_of_many_plans_some_are_kept_in_true_proportion():
-    random = np.random.default_rng(0)
     for share in (0.0, 0.003, 0.25, 0.5, 1.0):
-        safe, usable = random.uniform(size=1000) < share, random.uniform(size=1000) < 0.9
-        good, bad = some_plans(safe, usable, 40)
-        assert safe[good].all()
-        assert not safe[bad].any()
-        assert usable[good].all()
-        assert usable[bad].all()
-        assert abs(len(good) + len(bad) - 40) <= 1
-        assert abs(len(good) - 40 * (safe & usable).sum() / usable.sum()) <= 1
-        assert (len(good) > 0) == (safe & usable).any(), "what is rare is shown all the same"
-        for mine in (good, bad):
+        count = round(900 * share)
+        good, bad = (np.arange(n)[:, None] for n in (count, 900 - count))
+        safe, unsafe = thinned(good, bad, 40)
+        assert abs(len(safe) + len(unsafe) - 40) <= 1
+        assert abs(len(safe) - 40 * share) <= 1
+        assert (len(safe) > 0) == (count > 0), "rare ones are shown too"
+        for mine, all_of in ((safe, good), (unsafe, bad)):
             assert len(np.unique(mine)) == len(mine)
-            assert len(mine) < 5 or np.diff(mine).max() < 2.5 * 1000 / len(mine), "evenly over those looked at"
-    good, bad = some_plans(np.asarray([True, False, True]), np.asarray([True, True, False]), 40)
-    assert (good.tolist(), bad.tolist()) == ([0], [1])
+            assert len(mine) < 5 or np.diff(mine[:, 0]).max() < 2.5 * len(all_of) / len(mine), "evenly"
+    safe, unsafe = thinned(np.asarray([[7.0]]), np.asarray([[8.0]]), 40)
+    assert (safe.tolist(), unsafe.tolist()) == ([[7.0]], [[8.0]])
 
 
 def test_long_horizons_are_thinned(tmp_path):
@@ -175,19 +178,19 @@ def test_long_horizons_are_thinned(tmp_path):
         tmp_path,
         ORIGIN,
     )
-    film = make_film(home)
-    points = film["axes"]["points"]
+    animation = make_animation(home)
+    points = animation["axes"]["points"]
     assert (points[0], points[-1], len(points)) == (0, 30, 13)
-    assert {len(path) for frame in film["frames"] for path in frame["safe"] + frame["unsafe"]} == {13}
-    scene = next(Replay(home, None, None).scenes())
-    frame, looked = film["frames"][0], scene.thought.looked
-    first = frame["safe"][0] if looked.safe[0] else frame["unsafe"][0]
-    span = np.subtract(*film["axes"]["limits"][0][::-1])
-    same_numbers(first[1:], looked.paths[0][np.asarray(points[1:]) - 1, 0], span, films.PLAN_FINENESS)
-    assert film["axes"]["labels"] == ["cos(angle)"], "an environment that does not say how it is shown"
-    assert film["world"] is None
-    assert all(frame["shapes"] == [] for frame in film["frames"])
-    assert film["behaviour"]["kept"] is False
+    assert {len(path) for frame in animation["frames"] for path in frame["safe"] + frame["unsafe"]} == {13}
+    step = next(Replay(home, None, None).steps())
+    frame, plans = animation["frames"][0], step.snapshot.candidates
+    first = frame["safe"][0] if plans.safe[0] else frame["unsafe"][0]
+    span = np.subtract(*animation["axes"]["limits"][0][::-1])
+    same_numbers(first[1:], plans.paths[0][np.asarray(points[1:]) - 1, 0], span, PLAN_FINENESS)
+    assert animation["axes"]["labels"] == ["cos(angle)"], "an environment that does not say how it is shown"
+    assert animation["world"] is None
+    assert all(frame["shapes"] == [] for frame in animation["frames"])
+    assert animation["behaviour"]["kept"] is False
 
 
 def test_numbers_are_as_fine_as_they_are_drawn():
@@ -216,15 +219,15 @@ def test_a_policy_in_a_plane_leaves_a_path_with_gaps(tmp_path):
         held = dict(np.load(file))
     held["skip"][6] = True
     np.savez(path, **held)
-    film = make_film(home)
-    assert (film["method"], film["phase"], film["axes"]["kind"]) == ("ppo", "policy", "place")
-    assert film["verdict"].endswith("actions of a learned policy")
-    assert (film["path"][7], film["path"].count(None)) == (None, 1)
-    same_numbers(film["path"][:7], held["obs"][:7], 50)
-    same_numbers(film["frames"][0]["now"], held["obs"][0], 50)
-    assert film["course"]["label"] == "reward"
-    same_numbers(film["course"]["values"], held["reward"], np.ptp(held["reward"]))
-    assert film["axes"]["unsafe"] == [list(map(float, zone)) for zone in ENVS["safe-toy"].item.view.unsafe]
+    animation = make_animation(home)
+    assert (animation["method"], animation["phase"], animation["axes"]["kind"]) == ("ppo", "policy", "place")
+    assert animation["verdict"].endswith("actions of a learned policy")
+    assert (animation["path"][7], animation["path"].count(None)) == (None, 1)
+    same_numbers(animation["path"][:7], held["obs"][:7], 50)
+    same_numbers(animation["frames"][0]["now"], held["obs"][0], 50)
+    assert animation["course"]["label"] == "reward"
+    same_numbers(animation["course"]["values"], held["reward"], np.ptp(held["reward"]))
+    assert animation["axes"]["unsafe"] == [list(map(float, zone)) for zone in ENVS["safe-toy"].item.view.unsafe]
 
 
 @pytest.mark.parametrize(
@@ -235,17 +238,36 @@ def test_a_policy_in_a_plane_leaves_a_path_with_gaps(tmp_path):
         (gzip.compress(b"x" * 1000, mtime=0)[:-9], "is damaged, or not compressed by gzip"),
         (gzip.compress(b"no", mtime=0), "holds no JSON"),
         (gzip.compress(b"[1]", mtime=0), "names no schema"),
-        (gzip.compress(b'{"schema": 2}', mtime=0), "has schema 2, this version of guss reads 1"),
+        (gzip.compress(b'{"schema": 3}', mtime=0), "has schema 3, this version of guss reads"),
         (gzip.compress(b'{"schema": 1, "labels": [], "env": ""}', mtime=0), "it has no "),
     ],
 )
 def test_a_damaged_or_foreign_file_is_told(acted, tmp_path, content, text):
     home = shutil.copytree(acted, tmp_path / "run")
-    for name, read in (("film.json.gz", read_film), ("maps.json.gz", read_maps)):
+    for name, read in (("animation.json.gz", read_animation), ("maps.json.gz", read_maps)):
         (home / name).write_bytes(content)
         with pytest.raises(GussError, match=text) as told:
             read(home)
         assert str(home / name) in str(told.value)
+
+
+def test_animations_of_earlier_versions_are_read():
+    """They were called film.json.gz, and had neither texts nor the path of a number."""
+    paths = sorted(RESULTS.glob("runs/*/film.json.gz"))
+    assert paths
+    for path in paths:
+        stored, found = json.loads(gzip.decompress(path.read_bytes())), read_animation(path.parent)
+        assert (stored["schema"], found["schema"]) == (1, 2)
+        same = ("env", "method", "seed", "behaviour", "verdict", "world", "steps")
+        assert {name: stored[name] for name in same} == {name: found[name] for name in same}
+        assert len(found["path"]) == found["steps"]
+        for old, new in zip(stored["frames"], found["frames"], strict=True):
+            assert new == old | {"progress": new["progress"]}
+            if found["axes"]["kind"] == "time":
+                assert found["path"][new["step"]] == pytest.approx(new["now"], abs=1e-9)
+        assert found["frames"][-1]["progress"].startswith(f"{found['unsafe_steps'] or 'no'} unsafe step"), (
+            "the last step is among the frames"
+        )
 
 
 def test_damaged_records_are_told(acted, tmp_path):
@@ -324,9 +346,9 @@ def test_an_environment_without_a_view_is_mapped_by_its_first_observations(tmp_p
 
 
 def test_what_is_beyond_the_limits_is_not_on_the_map():
-    plane = maps.StateMap(lambda obs: obs, ("a", "b"), ((0.0, 1.0), (0.0, 2.0)), cells=(2, 4))
+    plane = state_maps.StateMap(lambda obs: obs, ("a", "b"), ((0.0, 1.0), (0.0, 2.0)), cells=(2, 4))
     obs = np.asarray([[0.0, 0.0], [1.0, 2.0], [1.0 + 1e-8, 0.6], [1.1, 0.5], [0.5, np.nan], [0.49, -0.1]])
-    where, inside = maps.cells_of(plane, obs)
+    where, inside = state_maps.cells_of(plane, obs)
     assert inside.tolist() == [True, True, True, False, False, False]
     assert where[:3].tolist() == [0, 7, 5]
 
@@ -344,14 +366,14 @@ def test_a_packed_run_says_the_same_of_itself(planned, tmp_path, guss_here):
     assert (row["episodes"], row["missing"]) == (4, [])
     assert {path.name: path.stat().st_size for path in small.iterdir()} == row["files"]
     assert sorted(row["files"]) == sorted(
-        ["config.json", "episodes.jsonl.gz", "timings.jsonl.gz", "maps.json.gz", "film.json.gz", "eval.json"]
+        ["config.json", "episodes.jsonl.gz", "timings.jsonl.gz", "maps.json.gz", "animation.json.gz", "eval.json"]
     )
     assert summarise_run(small) == summarise_run(home)
     for name in ("config.json", "eval.json"):
         assert (small / name).read_bytes() == (home / name).read_bytes()
     for name in ("episodes.jsonl", "timings.jsonl"):
         assert gzip.decompress((small / f"{name}.gz").read_bytes()) == (home / name).read_bytes()
-    assert read_film(small) == make_film(home)
+    assert read_animation(small) == make_animation(home)
     assert read_maps(small) == read_maps(home)
     before = {path.name: path.read_bytes() for path in small.iterdir()}
     again = guss_here("pack", small, "--out", "smaller", check=0)
@@ -363,16 +385,16 @@ def test_what_cannot_be_made_is_told(planned, tmp_path, guss_here):
     home = learned_copy(planned, tmp_path / "runs" / planned.name)
     shutil.rmtree(home / "checkpoints")
     told = guss_here("pack", home, "--out", "z", check=0)
-    assert "no film: it takes code that is not part of guss" in told.stdout
+    assert "no animation: it takes code that is not part of guss" in told.stdout
     assert "--plugin imports code" in guss_here("pack", home, "--out", "z", "--plugin", "x", check=2).stderr
     told = guss_here("pack", home, "--out", "a", "--replay", check=0)
-    assert "no film: it has no checkpoint of an episode whose traces are there" in told.stdout
+    assert "no animation: it has no checkpoint of an episode whose traces are there" in told.stdout
     shutil.rmtree(home / "traces")
     (home / "maps.json.gz").unlink()
     told = guss_here("pack", home, "--out", "b", "--replay", check=0)
-    assert "no film: it has no traces" in told.stdout
+    assert "no animation: it has no traces" in told.stdout
     assert "no maps: it has no traces" in told.stdout
-    told = guss_here("pack", home, "--out", "c", "--no-film", "--quiet", check=0)
+    told = guss_here("pack", home, "--out", "c", "--no-animation", "--quiet", check=0)
     assert told.stdout + told.stderr == ""
     assert sorted(path.name for path in (tmp_path / "c" / home.name).iterdir()) == [
         "config.json", "episodes.jsonl.gz", "timings.jsonl.gz"
@@ -391,10 +413,10 @@ def test_a_run_under_way_is_packed_as_far_as_it_is(planned, tmp_path):
     assert gzip.decompress((packed.folder / "episodes.jsonl.gz").read_bytes()).decode() == "".join(lines[:6])
     assert [row["episode"] for row in read_lines(packed.folder / "timings.jsonl")] == [0, 1, 2]
     assert [text.partition(":")[0] for text in packed.missing] == ["no maps"]
-    assert read_film(packed.folder)["episode"] == 2
+    assert read_animation(packed.folder)["episode"] == 2
     assert (home / "lock").exists()
     path.write_text("".join(lines))
-    assert pack_run(home, tmp_path / "small", film=False).episodes == 4
+    assert pack_run(home, tmp_path / "small", with_animation=False).episodes == 4
     path.write_text("".join(lines[:2]))
     with pytest.raises(GussError, match=r"holds more of this run than .*: 8 lines of episodes against 2"):
         pack_run(home, tmp_path / "small")
@@ -404,10 +426,10 @@ def test_a_run_under_way_is_packed_as_far_as_it_is(planned, tmp_path):
 
 
 @pytest.mark.parametrize(("checkpoints", "episode"), [((3, 4), 3), ((2, 3), 2)])
-def test_the_last_episode_whose_models_are_there_is_filmed(planned, tmp_path, monkeypatch, checkpoints, episode):
+def test_the_last_episode_whose_models_are_there_is_animated(planned, tmp_path, monkeypatch, checkpoints, episode):
     """Others would have to be fitted again; where nothing was learned there is no need of them."""
     home, asked = learned_copy(planned, tmp_path / "run"), []
-    monkeypatch.setattr(films, "make_film", lambda home, episode, on_step: asked.append(episode))
+    monkeypatch.setattr(animator, "make_animation", lambda home, episode, on_step: asked.append(episode))
     for path in (home / "checkpoints").iterdir():
         path.unlink()
     for done in checkpoints:
@@ -444,7 +466,7 @@ def test_nothing_else_is_overwritten(acted, tmp_path, guss_here):
     refused("holds the run itself, not a packed copy", home, "--out", "out")
     (target / "episodes.jsonl").unlink()
     (tmp_path / "file").write_text("")
-    refused("cannot write file", home, "--out", "file", "--no-film")
+    refused("cannot write file", home, "--out", "file", "--no-animation")
     guss_here("pack", home, "--out", "out", check=0)
     assert summarise_run(target) == summarise_run(home)
 

@@ -1,4 +1,4 @@
-"""SafeCar-Goal from the first random step to the film, small."""
+"""SafeCar-Goal from the first random step to the animation, small."""
 
 import json
 
@@ -12,6 +12,7 @@ from guss.envs.car import VIEW, car_task, full_task
 from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.plugins import find_preset, load_preset
+from guss.reports.inventory import read_record
 from guss.reports.replay_figure import write_replay
 from guss.reports.run_summary import summarise_run, write_figures
 from guss.runs.config import RunConfig
@@ -76,9 +77,9 @@ def test_its_episodes_are_planned_again_and_drawn(stored, tmp_path):
     told = []
     write_replay(replay, tmp_path / "car.gif", every=10, last=tmp_path / "last.png", on_step=told.append)
     assert "every action is the one that was taken" in replay.verdict()
-    with Image.open(tmp_path / "car.gif") as film:
-        assert film.n_frames == 4  # steps 0, 10, 20 and the last
-    assert write_figures([stored])[0].exists()
+    with Image.open(tmp_path / "car.gif") as animation:
+        assert animation.n_frames == 4  # steps 0, 10, 20 and the last
+    assert write_figures([read_record(stored)])[0].exists()
 
 
 def test_what_it_learned_can_be_put_to_work(stored):

@@ -60,12 +60,12 @@ def test_it_is_put_to_work_replayed_and_packed_like_any_other(finished, longer, 
     assert Agent.from_run(longer).episode == ALL
     for episode in (1, ALL - 1):
         replay = Replay(longer, episode, None)
-        list(replay.scenes())
-        assert replay.alike == replay.thought > 0, "also of models that are fitted again"
-    pack_run(finished, tmp_path, film=False)
-    assert pack_run(longer, tmp_path, film=False).episodes == ALL
+        list(replay.steps())
+        assert replay.matching == replay.replanned > 0, "also of models that are fitted again"
+    pack_run(finished, tmp_path, with_animation=False)
+    assert pack_run(longer, tmp_path, with_animation=False).episodes == ALL
     with pytest.raises(GussError, match="holds more of this run"):
-        pack_run(finished, tmp_path, film=False)
+        pack_run(finished, tmp_path, with_animation=False)
     with pytest.raises(GussError, match="is a packed run"):
         resume_run(tmp_path / longer.name, more=Extension(9))
 
@@ -110,11 +110,11 @@ def test_fewer_episodes_are_refused_and_nothing_is_changed(finished, tmp_path, g
 
 def test_what_was_made_of_its_records_is_made_again(finished, tmp_path):
     home = shutil.copytree(finished, tmp_path / "run")
-    for name in ("maps.json.gz", "film.json.gz"):
+    for name in ("maps.json.gz", "animation.json.gz"):
         (home / name).write_bytes(b"old")
     resume_run(home, more=Extension(FIRST + 1))
     assert not (home / "maps.json.gz").exists()
-    assert not (home / "film.json.gz").exists()
+    assert not (home / "animation.json.gz").exists()
 
 
 def test_a_run_that_reached_its_target_needs_another_one(tmp_path):

@@ -79,7 +79,7 @@ def test_the_folder_is_stored_apart_from_the_settings(project, tmp_path, monkeyp
     assert found == config
     assert found.to_json() == config.to_json()
     assert run_folder(tmp_path / "out", found.env, found.method, found.to_json()) == home
-    packed = pack_run(home, tmp_path / "packed", film=False).folder
+    packed = pack_run(home, tmp_path / "packed", with_animation=False).folder
     assert str(tmp_path) not in (packed / "config.json").read_text()
     assert json.loads((packed / "config.json").read_text()) == {k: v for k, v in stored.items() if k != "started_in"}
 
@@ -118,7 +118,7 @@ def test_names_with_slashes_work_in_every_command(project, tmp_path, guss_here, 
         ("report", "runs", "--quiet"),
         ("replay", home, "--out", "replay.png", "--step", 0, "--quiet"),
         ("export", home),
-        ("pack", home, "--out", "packed", "--quiet", "--no-film"),
+        ("pack", home, "--out", "packed", "--quiet", "--no-animation"),
     ):
         guss_here(*words, check=0)
     if more:  # the traces have no cost either

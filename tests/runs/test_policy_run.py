@@ -133,8 +133,8 @@ def test_a_learned_policy_is_put_to_work(tmp_path, whole):
 def test_its_last_kept_episode_is_replayed_without_plans(whole):
     replay = Replay(whole, None, None)
     assert replay.episode == 4
-    assert not replay.thinks
-    assert len(list(replay.scenes())) == 25
+    assert not replay.replans
+    assert len(list(replay.steps())) == 25
     assert replay.verdict() == "episode 4 of seed 3, actions of a learned policy"
     with pytest.raises(GussError, match=r"episode 5 of .* was not kept step by step: .* as episode 4"):
         Replay(whole, 5, None)

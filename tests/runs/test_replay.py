@@ -15,11 +15,13 @@ from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec
 from guss.envs.pendulum import VIEW
 from guss.errors import GussError
-from guss.reports.replay_dimensions import DimPanels, drawn_dims, find_dims
-from guss.reports.replay_figure import Stage, ViewPanels, write_replay
+from guss.reports.inventory import read_record
+from guss.reports.replay_figure import ReplayFigure, write_replay
 from guss.reports.run_summary import write_figures
-from guss.runs.lifecycle import run_one
-from guss.runs.replay import Looked, Replay
+from guss.runs.animator import Animator
+from guss.runs.replay import Candidates, Replay
+from guss.runs.tracks import drawn_dims, find_dims
+from guss.runs.trainer import run_one
 from guss.runs.views import BehaviourMap
 from guss.task import Grid
 from guss.types import ContinuousActions, Observations
@@ -39,24 +41,24 @@ def test_a_planned_episode_is_planned_again(stored, episode):
     """The last one with the checkpoint's models, an earlier one with models fitted again."""
     fits = []
     replay = Replay(stored, episode, 4, fits.append)
-    scenes = list(replay.scenes())
+    steps = list(replay.steps())
     assert len(fits) == (0 if episode == 3 else 1)
-    assert [scene.step for scene in scenes] == list(range(25))
+    assert [step.step for step in steps] == list(range(25))
     assert replay.verdict() == f"episode {episode} of seed 4, planned again: every action is the one that was taken"
-    for scene in scenes:
-        thought, looked = scene.thought, scene.thought.looked
-        assert looked.paths.shape == (20, 3, 3)
-        assert thought.diagnostics.evaluated == 20
-        assert thought.diagnostics.safe_share == pytest.approx(looked.safe.mean())
-        near = np.abs(looked.paths - thought.chosen).max(axis=(1, 2)) < 1e-4
+    for step in steps:
+        snapshot, plans = step.snapshot, step.snapshot.candidates
+        assert plans.paths.shape == (20, 3, 3)
+        assert snapshot.diagnostics.evaluated == 20
+        assert snapshot.diagnostics.safe_share == pytest.approx(plans.safe.mean())
+        near = np.abs(plans.paths - snapshot.chosen).max(axis=(1, 2)) < 1e-4
         assert near.any(), "what was chosen is one of the plans"
-        if looked.safe.any():
-            assert looked.safe[near].any()
-            assert looked.reward[near].max() == looked.reward[looked.safe].max()
-        assert thought.behaviour.shape == (2,)
+        if plans.safe.any():
+            assert plans.safe[near].any()
+            assert plans.reward[near].max() == plans.reward[plans.safe].max()
+        assert snapshot.behaviour.shape == (2,)
 
 
-def test_other_plans_than_those_of_the_run_are_told(stored, tmp_path):
+def test_other_plans_than_those_of_the_run_are_reported(stored, tmp_path):
     home = shutil.copytree(stored, tmp_path / "run")
     path = home / "traces" / "seed3-ep3.npz"
     with path.open("rb") as file:
@@ -64,29 +66,29 @@ def test_other_plans_than_those_of_the_run_are_told(stored, tmp_path):
     held["action"] = held["action"] + np.float32(0.1)
     np.savez(path, **held)
     replay = Replay(home, None, None)
-    list(replay.scenes())
+    list(replay.steps())
     assert "0 of 25 actions are those that were taken; the others are not quite those of the run" in replay.verdict()
 
 
 def test_a_random_episode_has_no_plans(stored, tmp_path):
     replay = Replay(stored, 0, None)
-    assert all(scene.thought is None for scene in replay.scenes())
+    assert all(step.snapshot is None for step in replay.steps())
     assert replay.verdict() == "episode 0 of seed 3, random actions"
     write_replay(replay, tmp_path / "x.gif", every=5)
-    with Image.open(tmp_path / "x.gif") as film:
-        assert film.n_frames == 6
+    with Image.open(tmp_path / "x.gif") as animation:
+        assert animation.n_frames == 6
 
 
-def test_the_film_shows_every_step_asked_for(stored, tmp_path):
-    told = []
-    write_replay(Replay(stored, None, None), tmp_path / "new" / "x.gif", every=6, on_step=told.append)
-    assert told == list(range(1, 26))
-    with Image.open(tmp_path / "new" / "x.gif") as film:
-        assert film.n_frames == 5
+def test_the_animation_shows_every_step_asked_for(stored, tmp_path):
+    steps = []
+    write_replay(Replay(stored, None, None), tmp_path / "new" / "x.gif", every=6, on_step=steps.append)
+    assert steps == list(range(1, 26))
+    with Image.open(tmp_path / "new" / "x.gif") as animation:
+        assert animation.n_frames == 5
         frames = []
-        for i in range(film.n_frames):
-            film.seek(i)
-            frames.append(np.asarray(film.convert("RGB"), int))
+        for i in range(animation.n_frames):
+            animation.seek(i)
+            frames.append(np.asarray(animation.convert("RGB"), int))
     assert all(np.abs(a - b).max() > 100 for a, b in itertools.pairwise(frames)), "they move"
     write_replay(Replay(stored, None, None), tmp_path / "x.png", step=-1)
     with Image.open(tmp_path / "x.png") as image:
@@ -103,12 +105,25 @@ def test_any_environment_can_be_drawn(tmp_path, env):
 
 
 def test_angles_that_wrap_are_not_joined(stored):
-    replay = Replay(stored, 0, None)
-    panels = ViewPanels(replay, dpi=40)
-    steps, angles = panels._curve(np.asarray([170.0, 178.0, -175.0, -170.0]), start=-1)
+    figure = ReplayFigure(Animator(Replay(stored, 0, None)).animation, dpi=40)
+    steps, angles = figure.panels._curve(np.asarray([170.0, 178.0, -175.0, -170.0]), start=-1)
     np.testing.assert_array_equal(angles, [170.0, 178.0, np.nan, -175.0, -170.0])
     np.testing.assert_array_equal(steps, [-1.0, 0.0, np.nan, 1.0, 2.0])
-    Stage(replay, panels).close()
+    figure.close()
+
+
+def test_labels_do_not_overlap(stored):
+    """Neither the title and the legend, nor one panel's labels and its neighbour."""
+    animator = Animator(Replay(stored, None, None))
+    figure = ReplayFigure(animator.animation, dpi=130)
+    figure.draw(next(animator.frames([0])))
+    renderer = figure.figure.canvas.get_renderer()
+    boxes = [axes.get_tightbbox(renderer) for axes in figure.figure.axes]
+    boxes += [figure.title.get_window_extent(renderer), figure.figure.legends[0].get_window_extent(renderer)]
+    for a, b in itertools.combinations(boxes, 2):
+        assert not a.overlaps(b)
+    assert all(figure.figure.bbox.containsx(edge) for box in boxes for edge in (box.x0, box.x1))
+    figure.close()
 
 
 # --------------------------------------------------------------------------------------------------- by dimensions
@@ -141,24 +156,21 @@ def texts_of(figure):
 
 
 def test_a_custom_system_is_drawn_by_its_dimensions_with_limits_and_actions(plain):
-    panels = DimPanels(plain, (), dpi=40)
-    labels, texts = texts_of(panels.figure)
+    animator = Animator(plain, ())
+    figure = ReplayFigure(animator.animation, dpi=40)
+    labels, texts = texts_of(figure.figure)
     assert labels == [*NAMES, "action: torque"]
     assert any(text.startswith(("too_fast: at most 2.5", "too_fast: -2.5 to 2.5 (not in view)")) for text in texts)
-    stage = Stage(plain, panels)
-    scenes = list(itertools.islice(plain.scenes(), 6))
-    for scene in scenes:
-        stage.keep(scene)
-    frame = stage.draw(scenes[5])
-    assert "step 5 (0 to 24)" in stage.title.get_text(), "the number that --step takes"
+    frame = figure.draw(next(animator.frames([5])))
+    assert "step 5 (0 to 24)" in figure.title.get_text(), "the number that --step takes"
     assert len(np.unique(frame.reshape(-1, 3), axis=0)) > 50
-    stage.close()
+    figure.close()
 
 
 def test_chosen_dimensions_are_drawn_in_their_order_and_misspelled_ones_are_errors(plain, tmp_path):
-    panels = DimPanels(plain, ("speed", "0"), dpi=40)
-    assert texts_of(panels.figure)[0] == ["speed", "cosine", "action: torque"]
-    Stage(plain, panels).close()
+    figure = ReplayFigure(Animator(plain, ("speed", "0")).animation, dpi=40)
+    assert texts_of(figure.figure)[0] == ["speed", "cosine", "action: torque"]
+    figure.close()
     with pytest.raises(GussError, match=r"unknown dimension of the observation 'sped'.*speed"):
         write_replay(plain, tmp_path / "x.png", step=3, dims=("sped",))
     with pytest.raises(GussError, match="unknown dimension of the observation '3'"):
@@ -178,19 +190,19 @@ def test_the_page_shows_the_dimension_that_has_a_limit(plain):
 def test_the_map_holds_the_best_safe_plan_of_each_cell(data):
     cells, count = (4, 3, 5), data.draw(st.integers(1, 12))
     draw = lambda strategy: np.asarray(data.draw(st.lists(strategy, min_size=count, max_size=count)))  # noqa: E731
-    cell, safe, usable, reward = (draw(x) for x in (st.integers(0, 59), st.booleans(), st.booleans(), st.floats(-5, 5)))
+    cell, safe, finite, reward = (draw(x) for x in (st.integers(0, 59), st.booleans(), st.booleans(), st.floats(-5, 5)))
     picked = BehaviourMap.__new__(BehaviourMap)
     picked.cells, picked.dims, picked.shape = cells, [0, 2], (4, 5)
-    rewards, risky = picked.best(Looked(None, reward, safe, usable, cell))
+    rewards, risky = picked.best(Candidates(None, reward, safe, finite, cell))
     for i in range(4):
         for j in range(5):
-            here = [k for k in range(count) if usable[k] and cell[k] // 15 == i and cell[k] % 5 == j]
+            here = [k for k in range(count) if finite[k] and cell[k] // 15 == i and cell[k] % 5 == j]
             good = [reward[k] for k in here if safe[k]]
             assert np.isnan(rewards[i, j]) if not good else rewards[i, j] == max(good)
             assert risky[i, j] == (bool(here) and not good)
 
 
-def test_what_is_not_there_is_told(stored, tmp_path):
+def test_missing_episodes_and_steps_are_errors(stored, tmp_path):
     with pytest.raises(GussError, match="has the episodes 0 to 3, asked for 4"):
         Replay(stored, 4, None)
     with pytest.raises(GussError, match="unknown seed of the run '5'"):
@@ -212,7 +224,7 @@ def test_what_is_not_there_is_told(stored, tmp_path):
 def test_learning_curves_of_runs_of_different_length(stored, tmp_path):
     short = run_one(config(env="shown-pendulum", method="random", episodes=1, seeds=(3,)), tmp_path, ORIGIN)
     home = shutil.copytree(stored, tmp_path / "run")
-    (picture,) = write_figures([home, short])
+    (picture,) = write_figures([read_record(home), read_record(short)])
     assert picture == home / "figures" / "learning.png"
     assert "GuSS" in (home / "figures" / "learning.svg").read_text()
     assert Replay(home, 0, None).view is VIEW

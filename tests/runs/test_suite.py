@@ -54,7 +54,7 @@ def whole(tmp_path_factory):
     """Both runs, never interrupted."""
     out = tmp_path_factory.mktemp("whole")
     batch, notes = Batch(SMALL, out), Notes()
-    assert batch.run(ORIGIN, notes, touch("film")) == []
+    assert batch.run(ORIGIN, notes, touch("animation")) == []
     return batch, notes
 
 
@@ -144,28 +144,28 @@ def test_what_was_measured_corrects_the_forecast(tmp_path, whole):
 def test_an_interrupted_batch_goes_on_and_ends_as_if_it_had_not_been(tmp_path, whole):
     finished, notes = whole
     assert notes.told[:3] == [("start", "random", 0), ("episode", "random", 1), ("episode", "random", 2)]
-    assert notes.told[3:6] == [("make", "random", "film"), ("end", "random", 2), ("start", "rs", 0)]
+    assert notes.told[3:6] == [("make", "random", "animation"), ("end", "random", 2), ("start", "rs", 0)]
     with pytest.raises(KeyboardInterrupt):
-        Batch(SMALL, tmp_path).run(ORIGIN, Notes(stop=("rs", 2)), touch("film"))
+        Batch(SMALL, tmp_path).run(ORIGIN, Notes(stop=("rs", 2)), touch("animation"))
     again, after = Batch(SMALL, tmp_path), Notes()
     assert job_of(again, "rs").done == 2
     assert 0 < again.work_done < again.work
-    (job_of(again, "random").home / "film").unlink()
-    assert again.run(ORIGIN, after, touch("film")) == []
-    of_random = [("start", "random", 2), ("make", "random", "film"), ("end", "random", 2)]
+    (job_of(again, "random").home / "animation").unlink()
+    assert again.run(ORIGIN, after, touch("animation")) == []
+    of_random = [("start", "random", 2), ("make", "random", "animation"), ("end", "random", 2)]
     assert after.told[:5] == [*of_random, ("start", "rs", 2), ("episode", "rs", 3)], "finished runs are not run again"
     for method in ("random", "rs"):
         home, ours = job_of(finished, method).home, job_of(again, method).home
         assert (ours / "episodes.jsonl").read_bytes() == (home / "episodes.jsonl").read_bytes()
-        assert (ours / "film").read_text() == "made"
+        assert (ours / "animation").read_text() == "made"
 
 
 def test_what_is_made_of_a_run_is_made_once(tmp_path, whole):
     out = shutil.copytree(whole[0].jobs[0].out, tmp_path / "out")
     batch = Batch(SMALL, out)
-    films = []
-    assert batch.run(ORIGIN, Notes(), {"film": films.append, "map": films.append}) == []
-    assert films == [job.home for job in batch.jobs], "the maps alone were missing"
+    made = []
+    assert batch.run(ORIGIN, Notes(), {"animation": made.append, "map": made.append}) == []
+    assert made == [job.home for job in batch.jobs], "the maps alone were missing"
 
     def fail(home):
         raise GussError("it has no picture")
@@ -185,7 +185,7 @@ def test_a_finished_run_without_its_final_model_gets_it(tmp_path, whole):
     final = job_of(batch, "rs").home / FINAL
     before = final.read_bytes()
     final.unlink()
-    assert batch.run(ORIGIN, notes, touch("film")) == []
+    assert batch.run(ORIGIN, notes, touch("animation")) == []
     assert [told for told in notes.told if told[0] == "make"] == [("make", "rs", FINAL)]
     assert final.read_bytes() == before
 

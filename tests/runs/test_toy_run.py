@@ -113,9 +113,9 @@ def test_bad_records_are_told(tmp_path):
     with pytest.raises(GussError, match=r"record of 'rs'.*cannot be read"):
         load_toy(home)
     (home / "config.json").write_text("{")
-    with pytest.raises(GussError, match="holds no toy experiment"):
+    with pytest.raises(GussError, match=r"config.json is not JSON"):
         load_toy(home)
-    with pytest.raises(GussError, match="holds no toy experiment"):
+    with pytest.raises(GussError, match=r"cannot read its config.json"):
         load_toy(tmp_path / "elsewhere")
 
 

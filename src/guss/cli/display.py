@@ -184,8 +184,8 @@ class PackProgress:
         self._status.update(Text(self._name))
 
     def step(self, done: int, count: int) -> None:
-        """So many steps of its film are over."""
-        self._status.update(Text(f"{self._name}: planning for its film, step {done}/{count}"))
+        """So many steps of its animation are over."""
+        self._status.update(Text(f"{self._name}: planning for its animation, step {done}/{count}"))
 
     def __enter__(self) -> PackProgress:
         if not self._quiet:
@@ -200,12 +200,12 @@ def print_packed(console: Console, packed: list[Any]) -> None:
     """What was written of every run, with sizes."""
     table = Table(title="Packed", title_justify="left")
     table.add_column("run")
-    for name in ("episodes", "records", "maps", "film", "all"):
+    for name in ("episodes", "records", "maps", "animation", "all"):
         table.add_column(name, justify="right")
     for each in packed:
         sizes = {**each.files, "all": sum(each.files.values())}
         sizes["records"] = sum(size for name, size in each.files.items() if name.endswith(".jsonl.gz"))
-        names = ("records", "maps.json.gz", "film.json.gz", "all")
+        names = ("records", "maps.json.gz", "animation.json.gz", "all")
         shown = (f"{sizes[name] / 1000:.1f} kB" if name in sizes else "–" for name in names)
         table.add_row(Text(each.folder.name), str(each.episodes), *shown)
     console.print(table)

@@ -15,7 +15,7 @@ from guss.errors import GussError
 
 @dataclass
 class Pack:
-    """A small copy of runs, to keep or to share: settings, records, where the states were, a film of an episode.
+    """A small copy of runs, to keep or to share: settings, records, state maps, the animation of an episode.
 
     Stored files are copied and counted. Code that is not part of guss (environments, planners, models) is imported with
     --replay only.
@@ -25,10 +25,10 @@ class Pack:
     """Runs, or folders of runs."""
     out: Annotated[Path, arg(metavar="DIR2")]
     """Where each gets a folder of its own name; what is there is replaced if it is an earlier copy of the same run."""
-    film: bool = True
-    """With a film of the last episode: the stored one, else the episode is planned again, if all its code is guss's."""
+    animation: bool = True
+    """With the animation of the last episode: the stored one, else recomputed, if all its code is part of guss."""
     replay: bool = False
-    """Plan it again for other people's environments and planners too: imports and runs their code."""
+    """Recompute it for custom environments and planners too: imports and runs their code."""
     json: bool = False
     """Print what was written as JSON."""
     quiet: bool = False
@@ -53,7 +53,9 @@ class Pack:
         with PackProgress(make_console(stderr=True), len(homes), quiet=self.quiet) as progress:
             for home in homes:
                 progress.start(home.name)
-                packed.append(pack_run(home, self.out, film=self.film, replay=self.replay, on_step=progress.step))
+                packed.append(
+                    pack_run(home, self.out, with_animation=self.animation, replay=self.replay, on_step=progress.step)
+                )
         if self.json:
             rows = [each._asdict() | {"folder": str(each.folder)} for each in packed]
             print(json.dumps(rows, indent=2))

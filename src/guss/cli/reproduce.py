@@ -123,8 +123,8 @@ class Table1:
     """Episodes of methods that plan, learn a model or act at random; model-free ones, which need many, keep theirs."""
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: runs/reproduce-<preset>)")] = None
     """Where to write: a folder per run, and report/."""
-    films: bool = True
-    """Keep an episode of every run as a film for the report: it is planned once more."""
+    animations: bool = True
+    """Store an episode of every run as an animation for the report: it is planned once more."""
     json: bool = False
     """Print the outcome as JSON."""
     quiet: bool = False
@@ -175,16 +175,16 @@ class Table1:
         return Batch(configs, self.folder), missing + left_out
 
     def _run_all(self, batch: Batch, left_out: list[str]) -> list[Job]:
-        """Every run to its end, with its film and map; returns those that did not get there."""
+        """Every run to its end, with its animation and map; returns those that did not get there."""
         from guss.cli.display import make_console
         from guss.cli.table_display import BatchProgress
-        from guss.runs.animation import write_film
+        from guss.runs.animator import write_animation
         from guss.runs.provenance import provenance
         from guss.runs.state_maps import write_maps
 
         extras: dict[str, Callable[[Path], Any]] = {"maps.json.gz": write_maps}
-        if self.films:
-            extras["film.json.gz"] = write_film
+        if self.animations:
+            extras["animation.json.gz"] = write_animation
         console = make_console(stderr=True)
         if not self.quiet:
             for text in left_out:

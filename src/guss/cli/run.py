@@ -154,11 +154,12 @@ class Run:
                     data=data,
                     logs=self.log,
                 )
-        from guss.reports.run_summary import summarise_run, write_figures  # slow to import, so not before the run
+        from guss.reports.inventory import read_record
+        from guss.reports.run_summary import summarise_record, write_figures  # slow to import, so not before the run
 
-        homes = [home, *(self._compared(other) for other in others)]
-        summaries = [summarise_run(each) for each in homes]
-        files = [home, *(write_figures(homes) if self.figures else ())]
+        records = [read_record(each) for each in (home, *(self._compared(other) for other in others))]
+        summaries = [summarise_record(record) for record in records]
+        files = [home, *(write_figures(records) if self.figures else ())]
         if self.replay:
             files += self._replay(home)
         warn_if_was_random(config, home)
@@ -190,16 +191,16 @@ class Run:
         return home
 
     def _replay(self, home: Path) -> list[Path]:
-        """The last episode of the first seed as a film, its last plan as a picture."""
+        """The last episode of the first seed as an animation, its last plan as a figure."""
         from guss.cli.display import EpisodeBar, make_console
         from guss.reports.replay_figure import write_replay
         from guss.runs.replay import Replay
 
-        film, still = home / "figures" / "replay.gif", home / "figures" / "last-plan.png"
+        animation, still = home / "figures" / "replay.gif", home / "figures" / "last-plan.png"
         replay = Replay(home, None, None)
         with EpisodeBar(make_console(stderr=True), len(replay), quiet=self.quiet, unit="drawing step") as bar:
-            write_replay(replay, film, last=still, on_step=bar.update)
-        return [film, still]
+            write_replay(replay, animation, last=still, on_step=bar.update)
+        return [animation, still]
 
     def _preset(self) -> tuple[dict[str, Any], str]:
         """The preset, and the environment's name."""

@@ -31,6 +31,8 @@ class Draws(NamedTuple):
 class ElitePlanner(Planner):
     """Evolves an archive of small policies; what counts as better is left to `judged`."""
 
+    keeps_archive = True
+
     num_initial: int = setting(25, "n: policies sampled before the evolution starts")
     num_new: int = setting(5, "n_new: policies per generation")
     mutation_variance: float = setting(0.05, "Σ: variance of the noise added to every parameter")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from guss.bench.clock import LIMIT, in_words
-from guss.bench.environments import in_words as told
+from guss.bench.environments import in_words as environment_text
 from guss.bench.scaling import AXES, exponent, last_exponent
 from guss.reports.style import new_figure, save_figure
 
@@ -40,7 +40,7 @@ def markdown(rows: list[dict[str, Any]], details: dict[str, Any]) -> str:
         lines += ["", "| from process start to the end of | ms |", "|---|---|"]
         lines += [f"| {name} | {ms:,.0f} |" for name, ms in startup.items()]
     if environment := details.get("environments"):
-        lines += ["", told(environment) + "."]
+        lines += ["", environment_text(environment) + "."]
     if grown := details.get("growth"):
         lines += ["", "| time grows with | over | as its power | between the last two | memory there |"]
         lines += ["|---|---|---|---|---|"]
@@ -87,4 +87,4 @@ def draw_scaling(points: list[dict[str, Any]], path: Path) -> list[Path]:
         grid[1][column].set_xlabel(NAMES[axis])
     grid[0][0].set_ylabel("a plan takes (ms)")
     grid[1][0].set_ylabel("memory of the program (MB)")
-    return save_figure(figure, path)
+    return list(save_figure(figure, path))

@@ -39,7 +39,7 @@ def ends_of(count: int, log: bool) -> np.ndarray:
 def thinned(values: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Curves [S, N] as at most MOST_POINTS points: the middle of each piece of episodes, and the means over them.
 
-    A policy that learns from a thousand episodes is seen better in means of some at a time.
+    A policy that learns from a thousand episodes is easier to read as means over some at a time.
     """
     ends = ends_of(values.shape[1], log)
     starts = np.insert(ends[:-1], 0, 0) + 1
@@ -101,7 +101,7 @@ def draw_learning(records: list[Record], random: Record | None = None) -> Any:
     unsafe.set_title("safety")
     handles, labels = reward.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=legend_columns(labels, 6), frameon=False,
-                  title=_seeds_told(records), handlelength=3)  # fmt: skip
+                  title=_seeds_text(records), handlelength=3)  # fmt: skip
     return figure
 
 
@@ -113,7 +113,7 @@ def _beginning(record: Record) -> str:
     return f" (episode 1{f' to {count}' * (count > 1)} at random)"
 
 
-def _seeds_told(records: list[Record]) -> str:
+def _seeds_text(records: list[Record]) -> str:
     counts = sorted({len(record.seeds) for record in records})
     if counts[-1] == 1:
         return "one seed"

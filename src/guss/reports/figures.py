@@ -31,8 +31,8 @@ def draw_pareto(env: str, rows: list[Row]) -> Any:
     ours = [(row.record.style, row.section, row.pair("unsafe_pct"), row.pair("mar")) for row in rows]
     theirs = []
     for method in paper_methods(env):
-        told = paper_figures(env, method)
-        theirs.append((style_of(method), section_of(bundled_method(method))[0], told["unsafe_pct"], told["mar"]))
+        paper = paper_figures(env, method)
+        theirs.append((style_of(method), section_of(bundled_method(method))[0], paper["unsafe_pct"], paper["mar"]))
     panels = [("here", ours)] + ([("in the paper (Table 1)", theirs)] if theirs else [])
     figure, axes = new_figure(len(panels), 1, 5.4 * len(panels), 4.2, squeeze=False)
     for panel, (title, points) in zip(axes[0], panels, strict=True):
@@ -201,8 +201,8 @@ def draw_states(maps: Mapped) -> Any:
         panel.tick_params(labelsize=7)
     figure.supxlabel(plot_text(first["labels"][0]), fontsize=8)
     seeds, episodes = ([found[field] for _, found in maps] for field in ("seeds", "episodes"))
-    told = f"{_range(seeds)} seeds, {_range(episodes)} episodes of each stored step by step"
-    figure.suptitle(f"{plot_text(maps[0][0].env_label)}: where it was, and where it was unsafe\n({told})", fontsize=9)
+    counts = f"{_range(seeds)} seeds, {_range(episodes)} episodes of each stored step by step"
+    figure.suptitle(f"{plot_text(maps[0][0].env_label)}: where it was, and where it was unsafe\n({counts})", fontsize=9)
     return figure
 
 

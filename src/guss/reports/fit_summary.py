@@ -10,9 +10,9 @@ from guss.models.evaluation import plain
 from guss.runs.fit import FitSummary, Log
 
 
-def summarise_fit(log: Log, told: list[FitSummary]) -> dict[str, Any]:
+def summarise_fit(log: Log, fits: list[FitSummary]) -> dict[str, Any]:
     """The last fit per dimension (means over seeds), and the error after every fit."""
-    last = told[-1]
+    last = fits[-1]
     mean = lambda x: None if x is None else plain(np.asarray(x, float).mean(axis=0))  # noqa: E731
     return {
         "task": log.task.name,
@@ -29,7 +29,7 @@ def summarise_fit(log: Log, told: list[FitSummary]) -> dict[str, Any]:
         "r2_horizon": mean(last.r2_horizon),
         "outcomes": _outcomes(log, last),
         "unsafe_examples": {each.name: each.to_json() for each in (last.examples or [[]])[0]},
-        "seconds": round(sum(news.seconds for news in told), 2),
+        "seconds": round(sum(news.seconds for news in fits), 2),
         "fits": [
             {
                 "episodes": news.episodes,
@@ -38,7 +38,7 @@ def summarise_fit(log: Log, told: list[FitSummary]) -> dict[str, Any]:
                 "r2": mean(news.report.r2),
                 "r2_horizon": mean(news.r2_horizon),
             }
-            for news in told
+            for news in fits
         ],
     }
 

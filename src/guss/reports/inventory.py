@@ -19,7 +19,7 @@ from guss.errors import GussError
 from guss.reports.labels import in_numbers, name_envs, name_rows, same_settings, seeds_text
 from guss.reports.paper import paper_methods
 from guss.reports.style import distinct_styles, label_of, label_of_env
-from guss.runs.description import Facts, MethodKind, bundled_env, bundled_method, read_stored
+from guss.runs.description import Facts, MethodKind, StoredRun, bundled_env, bundled_method, read_stored
 from guss.runs.rows import read_episodes, read_timings
 from guss.runs.store import by_seed
 from guss.usercode import no_user_code
@@ -29,17 +29,11 @@ MAIN = ("", "runs")
 
 @dataclass(frozen=True)
 class Record:
-    """A stored run as reports see it."""
+    """A stored run, as reports use it."""
 
     home: Path
     group: str
-    env: str
-    """The environment's name."""
-    config: dict[str, Any]
-    origin: dict[str, Any]
-    """Command, commit, versions, machine."""
-    facts: Facts | None
-    """What the run stored of its environment and method; None: an earlier guss did not."""
+    stored: StoredRun
     episodes: list[dict[str, Any]]
     timings: list[dict[str, Any]]
     measure: str = ""
@@ -51,6 +45,32 @@ class Record:
     """The same for readers."""
     style: dict[str, Any] = field(default_factory=dict)
     """Its line in figures."""
+
+    @property
+    def env(self) -> str:
+        """The environment's name."""
+        return self.stored.env
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Its settings."""
+        return self.stored.config
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Command, commit, versions, machine."""
+        return self.stored.origin
+
+    @property
+    def facts(self) -> Facts | None:
+        """What the run stored of its environment and method; None: an earlier guss did not."""
+        return self.stored.facts
+
+    @property
+    def machine(self) -> str:
+        """The machine in a few words."""
+        machine = self.origin.get("machine", {})
+        return f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores" if machine else "?"
 
     @property
     def method(self) -> str:
@@ -136,8 +156,7 @@ def read_record(home: Path, group: str = "") -> Record:
     if others := sorted({row["seed"] for row in episodes} - set(stored.config["seeds"])):
         raise GussError(f"{home / 'episodes.jsonl'} has seed {others[0]}, which its config.json does not name")
     timings = read_timings(home) if any(home.glob("timings.jsonl*")) else []
-    record = Record(home, group, stored.env, stored.config, stored.origin, stored.facts, episodes, timings)
-    return identified([record])[0]
+    return identified([Record(home, group, stored, episodes, timings)])[0]
 
 
 def measure_of(env: str, episodes: list[dict[str, Any]], facts: Facts | None = None) -> str:
@@ -188,9 +207,9 @@ def identified(records: list[Record], labels: dict[str, str] | None = None) -> l
 
 @no_user_code("a report")
 def gather(folder: Path) -> Gathered:
-    """All runs under a folder; what cannot be used is told in the notes."""
+    """All runs under a folder; the notes say what cannot be used."""
     if not folder.is_dir():
-        raise GussError(f"there is no folder {folder}; `guss run` and `guss reproduce` write to runs/ unless told else")
+        raise GussError(f"there is no folder {folder}; `guss run` and `guss reproduce` write to runs/ by default")
     found, records = Gathered(folder), list[Record]()
     for path in sorted(folder.rglob("config.json")):
         home, where = path.parent, path.parent.relative_to(folder)
@@ -249,13 +268,13 @@ def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]
 
 def _unknown(records: list[Record]) -> list[str]:
     """Methods of which nothing is stored."""
-    told = dict.fromkeys(
+    text = dict.fromkeys(
         f"{record.who}: its run does not say what kind of method this is, so it stands “for comparison”; runs of this "
         f"version of guss do."
         for record in records
         if record.kind is None
     )
-    return list(told)
+    return list(text)
 
 
 def _partial(record: Record) -> list[str]:
@@ -286,10 +305,10 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
         notes.append(f"{label}: no run of random actions, so there is no line of theirs.")
     sets = Counter(tuple(record.seeds) for record in records)
     if len(sets) > 1:
-        told = "; ".join(
+        text = "; ".join(
             f"{', '.join(r.label for r in records if tuple(r.seeds) == seeds)}: {seeds_text(seeds)}" for seeds in sets
         )
-        notes.append(f"{label}: not the same seeds for all ({told}).")
+        notes.append(f"{label}: not the same seeds for all ({text}).")
     if single := [r.label for r in records if len(r.seeds) == 1]:
         notes.append(f"{label}: one seed only of {', '.join(single)}, so there is no interval.")
     versions = Counter(str(r.origin.get("versions", {}).get("guss", "?")) for r in records)
@@ -300,8 +319,8 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
         if any(row.get("phase") == "plan" for row in r.episodes):
             machines.setdefault(str(r.origin.get("machine", {}).get("cpu", "?")), []).append(r.label)
     if len(machines) > 1:
-        told = "; ".join(f"{', '.join(methods)}: {cpu}" for cpu, methods in machines.items())
-        notes.append(f"{label}: planning times are of several machines ({told}).")
+        text = "; ".join(f"{', '.join(methods)}: {cpu}" for cpu, methods in machines.items())
+        notes.append(f"{label}: planning times are of several machines ({text}).")
     if dirty := [r.label for r in records if not _committed(r)]:
         notes.append(f"{label}: {', '.join(dirty)} came from sources that were not committed.")
     return notes

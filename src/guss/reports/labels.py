@@ -107,10 +107,10 @@ def _differences(configs: Sequence[dict[str, Any]]) -> list[str]:
 def _distinct(names: Sequence[str], runs: Sequence[str]) -> list[str]:
     """The names, with the run's folder where two would be the same."""
     count = Counter(names)
-    told = [name if count[name] == 1 else f"{name}, {one_line(run)}" for name, run in zip(names, runs, strict=True)]
+    unique = [name if count[name] == 1 else f"{name}, {one_line(run)}" for name, run in zip(names, runs, strict=True)]
     found: list[str] = []
-    for name in told:  # even folders can be alike once they are written as text
-        count_up = (f"{name} #{n}" for n in range(2, len(told) + 2))
+    for name in unique:  # even folders can be alike once they are written as text
+        count_up = (f"{name} #{n}" for n in range(2, len(unique) + 2))
         found.append(name if name not in found else next(each for each in count_up if each not in found))
     return found
 

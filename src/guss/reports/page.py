@@ -16,6 +16,7 @@ from typing import Any
 
 from guss.errors import GussError
 from guss.reports.escapes import one_line
+from guss.reports.style import COLOURS
 
 SCRIPTS = ("dom", "table", "axes", "chart", "curves", "panels", "player", "page")
 """One script is made of these, each using what the ones before it define."""
@@ -30,7 +31,7 @@ def build_page(payload: dict[str, Any]) -> str:
         raise GussError(
             f"the page's payload must be JSON with finite numbers: {problem}; a measure that does not exist is null"
         ) from problem
-    script = "\n".join(_part(f"{name}.js") for name in SCRIPTS)
+    script = "\n".join([f"const COLOURS = {json.dumps(COLOURS)};", *(_part(f"{name}.js") for name in SCRIPTS)])
     fills = {
         "title": html.escape(one_line(payload.get("title") or "results")),
         "style": _part("page.css"),

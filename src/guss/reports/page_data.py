@@ -1,4 +1,4 @@
-"""What the page is told: rows, curves, tests, figures and films as plain data."""
+"""The data of the page: rows, curves, tests, figures and animations as plain data."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from guss.reports.escapes import file_stem
 from guss.reports.inventory import Record
 from guss.reports.labels import flat, settings_of
 from guss.reports.run_metrics import THRESHOLDS
-from guss.reports.table import Row, verdict_of
-from guss.runs.animation import NAME as FILM
-from guss.runs.animation import read_film
+from guss.reports.table import Row
+from guss.runs.animation import read_animation
 from guss.runs.description import bundled_env
+from guss.runs.store import packed_json
 
 if TYPE_CHECKING:
     from guss.reports.report import Report
 
 HERO = "guss"
-"""The method that others are tested against in the tables, and whose film is shown first."""
-Drawn = dict[tuple[str, str], list[Path]]
+"""The method that others are tested against in the tables, and whose animation is shown first."""
+Drawn = dict[tuple[str, str], dict[Path, bytes]]
+"""By (environment or "", kind): the files of a figure, with their contents."""
 
 CAPTIONS = {
     "pareto": (
@@ -54,8 +55,6 @@ CAPTIONS = {
 
 def make_payload(report: Report, out: Path, drawn: Drawn, notes: list[str], command: str) -> dict[str, Any]:
     """All that the page shows. `notes`: what could not be drawn."""
-    from guss.reports.report import all_records
-
     notes = [*report.found.notes, *notes]
     envs = [_env(report, env, rows, drawn, notes) for env, rows in report.tables.items()]
     return {
@@ -67,31 +66,31 @@ def make_payload(report: Report, out: Path, drawn: Drawn, notes: list[str], comm
         "envs": envs,
         "groups": _groups(report),
         "figures": [_figure(kind, files) for (env, kind), files in drawn.items() if not env],
-        "runs": [_run(record, out) for record in all_records(report)],
+        "runs": [_run(record, out) for record in report.records],
     }
 
 
 def _about(report: Report) -> list[str]:
-    told = []
+    texts = []
     for rows in report.tables.values():
         steps = sum(int(row.record.values("steps").sum()) for row in rows)
         methods = len({row.method for row in rows})
         runs = "" if methods == len(rows) else f", {len(rows)} settings"
-        told.append(f"{rows[0].record.env_label}: {methods} methods{runs}, {steps:,} real steps.")
-    return told
+        texts.append(f"{rows[0].record.env_label}: {methods} methods{runs}, {steps:,} real steps.")
+    return texts
 
 
 def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[str]) -> dict[str, Any]:
-    films = []
+    animations = []
     for row in sorted(rows, key=lambda row: row.method != HERO):  # the first is shown first
         try:
-            film = read_film(row.record.home)
+            animation = read_animation(row.record.home)
         except GussError as error:
-            notes.append(f"{row.record.who}: its film cannot be shown: {report.found.brief(error)}.")
+            notes.append(f"{row.record.who}: its animation cannot be shown: {report.found.brief(error)}.")
             continue
-        if film is not None:
-            data = base64.b64encode((row.record.home / FILM).read_bytes()).decode()
-            films.append({"method": row.key, "label": row.label, "data": data})
+        if animation is not None:
+            data = base64.b64encode(packed_json(animation)).decode()
+            animations.append({"method": row.key, "label": row.label, "data": data})
     first, entry = rows[0].record, bundled_env(env)
     about = next((row.record.facts.about for row in rows if row.record.facts is not None), "")
     return {
@@ -101,12 +100,12 @@ def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[st
         "about": about if entry is None else entry.summary,
         "reward": metrics.MEASURES[first.measure],
         "threshold": THRESHOLDS.get(env),
-        "verdict": verdict_of(rows, report.tests[env]),
+        "verdict": report.verdicts[env],
         "rows": [_row(row) for row in rows],
         "curves": _curves(env, rows),
         "tests": report.tests[env],
         "figures": [_figure(kind, files) for (of, kind), files in drawn.items() if of == env and kind != "learning"],
-        "films": films,
+        "animations": animations,
     }
 
 
@@ -116,7 +115,7 @@ def stem_of(env: str) -> str:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """`method` is the row's key: what curves, tests and films are found by."""
+    """`method` is the row's key: what curves, tests and animations are found by."""
     record, style = row.record, row.record.style
     return {
         "method": row.key,
@@ -174,12 +173,10 @@ def _short(value: float) -> float:
 
 
 def _groups(report: Report) -> list[dict[str, Any]]:
-    from guss.reports.report import group_title
-
     return [
         {
             "name": name,
-            "label": group_title(report, name),
+            "label": report.group_titles[name],
             "envs": [
                 {
                     "name": env,
@@ -194,18 +191,15 @@ def _groups(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-def _figure(kind: str, files: list[Path]) -> dict[str, Any]:
+def _figure(kind: str, files: dict[Path, bytes]) -> dict[str, Any]:
     """The smaller of its files, inlined."""
     title, caption = CAPTIONS[kind.rpartition("-")[2]]
-    smallest = min(files, key=lambda path: path.stat().st_size)
-    mime = {".png": "image/png", ".svg": "image/svg+xml"}[smallest.suffix]
-    data = base64.b64encode(smallest.read_bytes()).decode()
-    return {"title": title, "caption": caption, "src": f"data:{mime};base64,{data}"}
+    path, content = min(files.items(), key=lambda file: len(file[1]))
+    mime = {".png": "image/png", ".svg": "image/svg+xml"}[path.suffix]
+    return {"title": title, "caption": caption, "src": f"data:{mime};base64,{base64.b64encode(content).decode()}"}
 
 
 def _run(record: Record, out: Path) -> dict[str, Any]:
-    from guss.reports.report import machine_of
-
     origin = record.origin
     return {
         "run": record.where,
@@ -213,7 +207,7 @@ def _run(record: Record, out: Path) -> dict[str, Any]:
         "command": str(origin.get("command", "not stored")),
         "commit": str(origin.get("commit") or "not stored"),
         "date": str(origin.get("date", "not stored")),
-        "machine": machine_of(record),
+        "machine": record.machine,
         "versions": ", ".join(f"{name} {value}" for name, value in origin.get("versions", {}).items()),
         "seeds": record.seeds,
         "episodes": record.done,

@@ -10,7 +10,8 @@ report.html   all of it on one page that needs nothing else
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,30 +46,38 @@ class Report:
     """By folder, then by environment."""
     group_tests: dict[str, dict[str, list[dict[str, Any]]]]
     """The same of their tests."""
+    group_titles: dict[str, str]
+    verdicts: dict[str, list[str]]
+    """By environment: what the tables say, in words."""
     name: str
     """Of the folder reported on."""
+
+    @property
+    def records(self) -> list[Record]:
+        """Those compared, then those of the groups."""
+        return [*self.found.records, *(record for records in self.found.groups.values() for record in records)]
 
 
 @no_user_code("a report")
 def write_report(
     folder: Path, out: Path | None = None, command: str = "", on_part: Callable[[str], Any] | None = None
 ) -> list[Path]:
-    """Make it and return its files, the page first; `on_part` is told what is being made."""
-    tell = on_part or (lambda part: None)
-    tell("reading records")
+    """Make it and return its files, the page first; `on_part` is called before each part, with its name."""
+    begin = on_part or (lambda part: None)
+    begin("reading records")
     out = folder / "report" if out is None else out
     report = make_report(folder)
     check_folder(out / "figures")
     with writing(out):
         (out / "figures").mkdir(parents=True, exist_ok=True)
-    tell("tables")
+    begin("tables")
     texts = {"table.md": to_markdown(report), "table.tex": to_latex(report.tables)}
     for name, text in texts.items():
         write_atomically(out / name, text.encode())
     write_json(out / "table.json", to_json(report.tables))
     write_json(out / "report.json", everything(report))
-    drawn, notes = draw_all(report, out / "figures", tell)
-    tell("report.html")
+    drawn, notes = draw_all(report, out / "figures", begin)
+    begin("report.html")
     payload = make_payload(report, out, drawn, notes, command or f"guss report {report.name}")
     write_atomically(out / "report.html", build_page(payload).encode())
     names = ("report.html", *texts, "table.json", "report.json")
@@ -97,7 +106,9 @@ def make_report(folder: Path) -> Report:
         name: {env: compare([row.record for row in rows]) for env, rows in of_group.items()}
         for name, of_group in groups.items()
     }
-    return Report(found, tables, tests, groups, group_tests, folder.resolve().name)
+    titles = {name: group_title(folder / name) for name in groups}
+    verdicts = {env: verdict_of(rows, tests[env]) for env, rows in tables.items()}
+    return Report(found, tables, tests, groups, group_tests, titles, verdicts, folder.resolve().name)
 
 
 # ------------------------------------------------------------------------------------------------------------ tables
@@ -121,7 +132,7 @@ def to_markdown(report: Report) -> str:
     if len(report.tables) > 1:
         lines += ["", *table.overview(report.tables)]
     for env, rows in report.tables.items():
-        lines += ["", f"## {_heading(env, rows)}", "", *map(markdown, verdict_of(rows, report.tests[env])), ""]
+        lines += ["", f"## {_heading(env, rows)}", "", *map(markdown, report.verdicts[env]), ""]
         lines += main_table(rows)
         if costs := table.cost_table(rows):
             lines += ["", "Unsafe steps by constraint, all episodes.", "", *costs]
@@ -132,20 +143,20 @@ def to_markdown(report: Report) -> str:
         lines += ["", *sure_table(rows)]
         lines += _against_hero(rows, report.tests[env])
     for name, tables in report.groups.items():
-        lines += ["", f"## {markdown_title(group_title(report, name))} ({markdown_code(f'{name}/')})"]
+        lines += ["", f"## {markdown_title(report.group_titles[name])} ({markdown_code(f'{name}/')})"]
         for env, rows in tables.items():
             lines += ["", f"### {_heading(env, rows)}", "", *main_table(rows)]
-            told = _told_differences(report, rows)
-            lines += ["", *told] if told else []
+            notes = _differences(report, rows)
+            lines += ["", *notes] if notes else []
             lines += _against_hero(rows, report.group_tests[name].get(env, []))
     lines += ["", "## What is missing, partial or mixed", ""]
     lines += [f"- {markdown(note)}" for note in report.found.notes] or ["Nothing that is known of."]
     lines += ["", "## Where the numbers come from", "", "| run | command | commit | machine |", "|---|---|---|---|"]
-    for record in all_records(report):
+    for record in report.records:
         origin = record.origin
         command, commit = origin.get("command", "?"), str(origin.get("commit"))[:10]
         cells = [markdown(record.where), markdown_code(command, cell=True), markdown(commit)]
-        lines.append(f"| {' | '.join(cells)} | {markdown(machine_of(record))} |")
+        lines.append(f"| {' | '.join(cells)} | {markdown(record.machine)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -154,33 +165,22 @@ def _against_hero(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
     heroes = [row for row in rows if row.method == HERO]
     if not tests or len(heroes) != 1:
         return []
-    told = "Welch's t-test against GuSS, over seeds; corrected for all pairs by Holm; over pooled episodes."
-    return ["", told, "", *against_table(rows, tests, heroes[0].key)]
+    caption = "Welch's t-test against GuSS, over seeds; corrected for all pairs by Holm; over pooled episodes."
+    return ["", caption, "", *against_table(rows, tests, heroes[0].key)]
 
 
 def _heading(env: str, rows: list[Row]) -> str:
     measure = metrics.MEASURES[rows[0].record.measure]
     threshold = THRESHOLDS.get(env)
-    told = "" if threshold is None else f", threshold {table.number(threshold, 1)}"
-    return f"{markdown(rows[0].record.env_label)} (MAR: {measure}{told})"
+    goal = "" if threshold is None else f", threshold {table.number(threshold, 1)}"
+    return f"{markdown(rows[0].record.env_label)} (MAR: {measure}{goal})"
 
 
-def group_title(report: Report, name: str) -> str:
+def group_title(folder: Path) -> str:
     """What a group is: the heading of the README.md in its folder, else the folder's name."""
-    readme = report.found.folder / name / "README.md"
+    readme = folder / "README.md"
     first = readme.read_text(errors="replace").splitlines()[:1] if readme.is_file() else []
-    return one_line(first[0].lstrip("# ")) if first else one_line(f"Further runs: {name}")
-
-
-def all_records(report: Report) -> list[Record]:
-    """Those compared, then those of the groups."""
-    return [*report.found.records, *(record for records in report.found.groups.values() for record in records)]
-
-
-def machine_of(record: Record) -> str:
-    """The machine in a few words."""
-    machine = record.origin.get("machine", {})
-    return f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores" if machine else "?"
+    return one_line(first[0].lstrip("# ")) if first else one_line(f"Further runs: {folder.name}")
 
 
 def differences(report: Report, record: Record) -> list[str]:
@@ -199,7 +199,7 @@ def differences(report: Report, record: Record) -> list[str]:
     return min(found, key=len, default=[])
 
 
-def _told_differences(report: Report, rows: list[Row]) -> list[str]:
+def _differences(report: Report, rows: list[Row]) -> list[str]:
     """A line of what all of a table's runs have in common, then one for each that has more."""
     found = {row.record.name: texts for row in rows if (texts := differences(report, row.record))}
     shared = [text for text in next(iter(found.values()), []) if all(text in texts for texts in found.values())]
@@ -218,7 +218,7 @@ def everything(report: Report) -> dict[str, Any]:
         "folder": report.name,
         "environments": {env: rows[0].record.env_label for env, rows in report.tables.items()},
         "notes": report.found.notes,
-        "verdicts": {env: verdict_of(rows, report.tests[env]) for env, rows in report.tables.items()},
+        "verdicts": report.verdicts,
         "tests": report.tests,
         "group_tests": report.group_tests,
         "groups": {
@@ -231,7 +231,7 @@ def everything(report: Report) -> dict[str, Any]:
         },
         "runs": [
             {"run": record.name, "group": record.group, "seeds": record.seeds, "episodes": record.done} | record.origin
-            for record in all_records(report)
+            for record in report.records
         ],
     } | ({"left_out": report.found.left_out} if report.found.left_out else {})
 
@@ -239,7 +239,7 @@ def everything(report: Report) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------- figures
 
 
-def draw_all(report: Report, folder: Path, tell: Callable[[str], Any]) -> tuple[Drawn, list[str]]:
+def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple[Drawn, list[str]]:
     """Every figure there are records for: its files by (environment or "", kind). And what could not be drawn."""
     drawn, notes = Drawn(), list[str]()
     for kind in ("learning", "pareto", "model", "coverage", "states", "gallery", "*-exploration", "*-trajectories"):
@@ -256,7 +256,7 @@ def draw_all(report: Report, folder: Path, tell: Callable[[str], Any]) -> tuple[
         random = next((record for record in records if record.method == "random"), None)
         acting = [record for record in records if record is not random] or records
         label = rows[0].record.env_label
-        tell(f"maps of states, {label}")
+        begin(f"maps of states, {label}")
         mapped = read_all_maps(report.found, env, notes)
         parts: dict[str, Callable[[], Any]] = {
             "learning": partial(draw_learning, acting, random),
@@ -266,15 +266,15 @@ def draw_all(report: Report, folder: Path, tell: Callable[[str], Any]) -> tuple[
             "states": partial(figures.draw_states, mapped),
         }
         for kind, draw in parts.items():
-            tell(f"figure {kind}, {label}")
+            begin(f"figure {kind}, {label}")
             keep(env, kind, draw())
-    tell("figure gallery")
+    begin("figure gallery")
     keep("", "gallery", figures.draw_gallery([*(["safe-toy"] if report.found.toys else []), *report.tables]))
     for home in report.found.toys:
         from guss.reports.toy import draw_exploration, draw_trajectories
         from guss.runs.toy import load_toy
 
-        tell("figures of the toy world")
+        begin("figures of the toy world")
         where = home.relative_to(report.found.folder).as_posix()
         stem = file_stem(where, kept=True)
         try:
@@ -282,36 +282,40 @@ def draw_all(report: Report, folder: Path, tell: Callable[[str], Any]) -> tuple[
             keep("", f"{stem}-exploration", draw_exploration(data, records_of))
             keep("", f"{stem}-trajectories", draw_trajectories(data, records_of))
         except (GussError, KeyError, TypeError, ValueError) as error:
-            told = report.found.brief(error) if isinstance(error, GussError) else f"{type(error).__name__}: {error}"
-            notes.append(f"{where}: the figures of its toy world cannot be drawn: {told}.")
+            reason = report.found.brief(error) if isinstance(error, GussError) else f"{type(error).__name__}: {error}"
+            notes.append(f"{where}: the figures of its toy world cannot be drawn: {reason}.")
     return drawn, notes
 
 
 def read_all_maps(gathered: Gathered, env: str, notes: list[str]) -> figures.Mapped:
-    """Where the states of each run lie, of those that have stored it; what cannot be read is told."""
-    found, lacking, records = list[tuple[Record, dict[str, Any]]](), list[str](), gathered.of_env(env)
-    plane = None
-    try:
-        plane = state_maps.shared_plane(
-            [record.home for record in records if not (record.home / state_maps.NAME).exists()]
-        )
-    except GussError:  # noted below, with the run that it is of
-        plane = None
-    for record in records:
+    """The state maps of the runs that have one, or traces to make it of; the others are added to the notes."""
+    records, label = gathered.of_env(env), gathered.of_env(env)[0].env_label
+    maps, states = dict[Path, dict[str, Any] | None](), dict[Path, state_maps.StoredStates]()
+
+    @contextmanager
+    def noting(record: Record) -> Iterator[None]:
         try:
-            mine = state_maps.read_maps(record.home, plane)
+            yield
         except GussError as error:
+            states.pop(record.home, None)
             notes.append(f"{record.who}: no map of its states: {gathered.brief(error)}.")
-            continue
-        if mine is None:
-            lacking.append(record.label)
-        else:
-            found.append((record, mine))
+
+    for record in records:
+        with noting(record):
+            maps[record.home] = state_maps.stored_maps(record.home)
+            if maps[record.home] is None:
+                states[record.home] = state_maps.read_states(record.home, record.stored, record.episodes)
+    plane = state_maps.shared_plane(list(states.values()))
+    for record in [record for record in records if record.home in states]:
+        with noting(record):
+            maps[record.home] = state_maps.count_states(states[record.home], plane)
+    found = [(record, mine) for record in records if (mine := maps.get(record.home)) is not None]
+    lacking = [record.label for record in records if record.home in states and maps[record.home] is None]
     if found and lacking:
-        notes.append(f"{records[0].env_label}: neither maps nor traces of {', '.join(lacking)}.")
+        notes.append(f"{label}: neither maps nor traces of {', '.join(lacking)}.")
     if found and not figures.same_plane(found):
         notes.append(
-            f"{records[0].env_label}: the states of its runs were counted on different planes, so how much of them was "
-            f"covered cannot be compared."
+            f"{label}: the states of its runs were counted on different planes, so how much of them was covered cannot "
+            f"be compared."
         )
     return found

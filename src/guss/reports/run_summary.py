@@ -10,14 +10,18 @@ import numpy as np
 from guss.files import writing
 from guss.reports import metrics
 from guss.reports.curves import draw_learning
-from guss.reports.inventory import identified, read_record
+from guss.reports.inventory import Record, identified, read_record
 from guss.reports.run_metrics import THRESHOLDS, by_cost, per_seed, plain
 from guss.reports.style import save_figure
 
 
 def summarise_run(home: Path) -> dict[str, Any]:
     """MAR, MRCP, p(unsafe) and transient: `[mean, half-width of the 90 % interval over seeds]`, None if undefined."""
-    record = read_record(home)
+    return summarise_record(read_record(home))
+
+
+def summarise_record(record: Record) -> dict[str, Any]:
+    """The same of a run that has been read."""
     found = per_seed(record)
     return {
         "env": record.env,
@@ -51,9 +55,9 @@ def summarise_evaluation(found: Any) -> dict[str, Any]:
     }
 
 
-def write_figures(homes: list[Path]) -> list[Path]:
-    """The learning curves of the first run, beside those of the others, in its folder."""
-    folder = homes[0] / "figures"
+def write_figures(records: list[Record]) -> list[Path]:
+    """The learning curves of the first run, beside those of the others, in its folder; returns the PNG."""
+    folder = records[0].home / "figures"
     with writing(folder):
         folder.mkdir(exist_ok=True)
-    return save_figure(draw_learning(identified([read_record(home) for home in homes])), folder / "learning")[:1]
+    return list(save_figure(draw_learning(identified(records)), folder / "learning"))[:1]

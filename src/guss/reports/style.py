@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 import zlib
@@ -48,6 +49,11 @@ _ENVS = {
     "safe-car-goal-full": "SafeCar-Goal, all observed",
     "safe-toy": "Toy world",
 }
+COLOURS = {
+    "past": "#1d1d1f", "later": "#b9b9b9", "safe": "#7fb0d3", "unsafe": "#d6604d", "chosen": "#08306b",
+    "zone": "#f6c9c4", "dot": "#b2182b",
+}  # fmt: skip
+"""Of animations, in figures and on the page: trajectories, unsafe zones, unsafe steps."""
 _OTHERS = ("#882255", "#117733", "#332288", "#AA4499")
 _LINES = ("-", "--", "-.", ":")
 
@@ -126,11 +132,34 @@ def legend_columns(labels: Sequence[str], most: int) -> int:
     return math.ceil(len(labels) / math.ceil(len(labels) / most))
 
 
-def save_figure(figure: Any, path: Path) -> list[Path]:
-    """Write `path`.png and `path`.svg."""
-    files = [path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")]  # a dot in it is no suffix
-    with writing(files[0]):
-        figure.savefig(files[0], dpi=150, metadata={"Software": None})
-        figure.savefig(files[1], metadata={"Date": None})
+def save_figure(figure: Any, path: Path) -> dict[Path, bytes]:
+    """Write `path`.png and `path`.svg; returns the files with their contents."""
+    formats: dict[str, Any] = {
+        "png": {"dpi": 150, "metadata": {"Software": None}},
+        "svg": {"metadata": {"Date": None}},
+    }
+    files = {}
+    for ending, options in formats.items():
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=ending, **options)
+        files[path.with_name(f"{path.name}.{ending}")] = buffer.getvalue()  # a dot in the name is no suffix
     plt.close(figure)
+    with writing(path.parent):
+        for file, content in files.items():
+            file.write_bytes(content)
     return files
+
+
+def add_lines(axes: Any, lines: Sequence[Any], colour: str) -> Any:
+    """Trajectories of plans, each [N, 2], in one of COLOURS; limits stay as they are."""
+    from matplotlib.collections import LineCollection
+
+    return axes.add_collection(LineCollection(lines, colors=COLOURS[colour], lw=0.7, alpha=0.6), autolim=False)
+
+
+def line_handles(names: Sequence[tuple[str, str]]) -> list[Any]:
+    """The entries of a legend, from names in COLOURS and labels."""
+    from matplotlib.lines import Line2D
+
+    return [Line2D([], [], color=COLOURS[colour], lw=5 if colour == "zone" else 2, label=label)
+            for colour, label in names]  # fmt: skip

@@ -223,18 +223,18 @@ def main_table(rows: list[Row]) -> list[str]:
     beside = in_paper(rows)
 
     def cells(row: Row) -> list[str]:
-        told = []
+        texts = []
         for name in MEASURES:
             m = row.measures[name]
             ours = pair_text(m["mean"], m["half"])
             ours = f"**{ours}**" if m["best"] else ours
             if name == "mrcp_ksteps" and 0 < m["reached"] < len(row.record.seeds):
                 ours += f" ({m['reached']} of {len(row.record.seeds)} seeds)"
-            told.append(f"{ours} {_paper_text(m['paper'])}" if beside else ours)
+            texts.append(f"{ours} {_paper_text(m['paper'])}" if beside else ours)
         record = row.record
         count = f"{record.done}" if record.done == record.asked else f"{record.done} of {record.asked}"
         evaluations = "–" if row.evaluations is None else f"{row.evaluations:,}"
-        return [f"{len(record.seeds)} × {count}", *told, str(row.rank), number(row.plan_ms, 2), evaluations]
+        return [f"{len(record.seeds)} × {count}", *texts, str(row.rank), number(row.plan_ms, 2), evaluations]
 
     heads = ["method", "seeds × episodes", *(HEADS[name][0] for name in MEASURES)]
     return in_table(rows, cells, [*heads, "Pareto rank", "ms per step", "predictions per step"])
@@ -253,12 +253,12 @@ def sure_table(rows: list[Row]) -> list[str]:
     """How sure: interquartile means with bootstrap intervals, and intervals over pooled episodes."""
 
     def cells(row: Row) -> list[str]:
-        told = []
+        texts = []
         for name in ("mar", "unsafe_pct", "unsafe_trans_pct"):
             m = row.measures[name]
             between = "" if m["iqm_low"] is None else f" [{number(m['iqm_low'])}, {number(m['iqm_high'])}]"
-            told += [f"{number(m['iqm'])}{between}", f"± {number(m['pooled'])}"]
-        return told
+            texts += [f"{number(m['iqm'])}{between}", f"± {number(m['pooled'])}"]
+        return texts
 
     heads = [h for name in ("MAR", "p(unsafe)", "transient") for h in (f"{name}: IQM [90 %]", "pooled")]
     return in_table(rows, cells, ["method", *heads])
@@ -271,13 +271,13 @@ def against_table(rows: list[Row], tests: list[dict[str, Any]], against: str) ->
     by_pair = {(t["measure"], t["a"], t["b"]): t for t in tests}
 
     def cells(row: Row) -> list[str]:
-        told = []
+        texts = []
         for measure in ("mar", "unsafe_pct"):
             test, sign = by_pair.get((measure, against, row.key)), 1.0
             if test is None:
                 test, sign = by_pair[measure, row.key, against], -1.0
-            told += [number(sign * test["difference"]), *(p_text(test[p]) for p in ("p", "p_holm", "p_pooled"))]
-        return told
+            texts += [number(sign * test["difference"]), *(p_text(test[p]) for p in ("p", "p_holm", "p_pooled"))]
+        return texts
 
     return in_table((row for row in rows if row.key != against), cells, ["method", *heads])
 
@@ -300,9 +300,9 @@ def to_latex(tables: dict[str, list[Row]]) -> str:
     ]
     for env, rows in tables.items():
         threshold = THRESHOLDS.get(env)
-        told = "" if threshold is None else rf", $r_{{thr}} = {threshold:g}$"
+        goal = "" if threshold is None else rf", $r_{{thr}} = {threshold:g}$"
         width = 1 + 2 * len(MEASURES)
-        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{latex(rows[0].record.env_label)}{told}}} \\"]
+        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{latex(rows[0].record.env_label)}{goal}}} \\"]
         section = None
         for row in rows:
             if row.section != section:
@@ -331,7 +331,7 @@ def verdict_of(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
     if not safe:
         return ["There is no safe method among these runs."]
     measure = "return" if rows[0].record.measure == "return" else "mean reward"
-    told = []
+    texts = []
     for name, what, unit in (("mar", f"highest {measure}", ""), ("unsafe_pct", "fewest unsafe steps", " %")):
         best = next(row for row in safe if row.measures[name]["best"])
         others = [row for row in safe if row is not best]
@@ -347,8 +347,8 @@ def verdict_of(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
             text += "; all others differ from it (Welch, Holm-corrected, p < 0.05)"
         if unsure:
             text += f"; of {_listed(unsure)} there is one seed only, too few to tell"
-        told.append(text + ".")
-    return told
+        texts.append(text + ".")
+    return texts
 
 
 def _listed(names: list[str]) -> str:

@@ -83,8 +83,10 @@ def write_report(home: Path) -> tuple[dict[str, Any], list[Path]]:
     """Write summary.json and the figures into an experiment folder; returns the summary and all files."""
     data, records = load_toy(home)
     summary = summarise(data, records)
-    figures = save_figure(draw_exploration(data, records), home / "exploration")
-    figures += save_figure(draw_trajectories(data, records), home / "trajectories")
+    figures = [
+        *save_figure(draw_exploration(data, records), home / "exploration"),
+        *save_figure(draw_trajectories(data, records), home / "trajectories"),
+    ]
     path = home / "summary.json"
     write_json(path, summary)
     return summary, [path, *figures]

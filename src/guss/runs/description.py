@@ -6,8 +6,9 @@
       "plugins": ["my_planner.py"]
     }
 
-`facts_of(config, task)` is written when a run starts; `read_stored(home)` reads config.json as plain data and imports
-nothing. Bundled environments and methods are looked up in guss itself, so that runs from before this key are read too.
+`write_new(home, …)` writes config.json when a run starts, `write_stored(home, data)` a changed one; `read_stored(home)`
+reads it as plain data and imports nothing. Bundled environments and methods are looked up in guss itself, so that runs
+from before this key are read too.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from guss.plugins import PLUGINS
 from guss.registry import Entry
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.paths import KEY as PLACE
-from guss.runs.paths import started_in
+from guss.runs.paths import place_of, started_in
 from guss.runs.rows import is_count
-from guss.runs.store import SCHEMA, short_name
+from guss.runs.store import SCHEMA, short_name, write_json
 from guss.task import Task
 from guss.usercode import no_user_code
 
-KEY = "report"
+NAME, KEY = "config.json", "report"
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class Facts:
 class StoredRun:
     """config.json as plain data."""
 
+    data: dict[str, Any]
+    """All of it."""
     config: dict[str, Any]
     origin: dict[str, Any]
     """Command, commit, versions, machine."""
@@ -161,19 +164,38 @@ def facts_of(config: RunConfig, task: Task) -> dict[str, Any]:
     }
 
 
+def write_stored(home: Path, data: dict[str, Any]) -> None:
+    """Write config.json."""
+    write_json(home / NAME, data)
+
+
+def write_new(
+    home: Path, config: RunConfig, task: Task, origin: dict[str, Any], sources: dict[str, dict[str, str]]
+) -> None:
+    """The config.json of a run that starts; `origin`: as `provenance` gives it; `sources`: checksums of users' code."""
+    about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config, task)}
+    write_stored(home, about | {"sources": sources, **place_of(home, config.env)})
+
+
 # ------------------------------------------------------------------------------------------------------------ reading
 
 
-def read_stored(home: Path) -> StoredRun:
-    """The config.json of a run; what is not one is a GussError that says why."""
-    path = home / "config.json"
+def read_json(home: Path) -> dict[str, Any]:
+    """The config.json of a run or of another experiment, whatever it holds."""
+    path = home / NAME
     try:
-        stored = json.loads(path.read_text())
+        data = json.loads(path.read_text())
     except OSError as error:
-        raise GussError(f"{home} is not a run: cannot read its config.json ({error.strerror})") from error
+        raise GussError(f"{home} is not a run: cannot read its {NAME} ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
         raise GussError(f"{path} is not JSON: {error}") from error
-    config = stored.get("config") if isinstance(stored, dict) else None
+    return data if isinstance(data, dict) else {}
+
+
+def read_stored(home: Path) -> StoredRun:
+    """The config.json of a run; raises a GussError that says why if it is not one."""
+    path, stored = home / NAME, read_json(home)
+    config = stored.get("config")
     if not isinstance(config, dict) or not {"env", "method", "episodes", "seeds"} <= set(config):
         raise GussError(f"{path} is not of a run: it names no env, method, seeds and episodes")
     if not isinstance(stored.get("schema", 0), int) or stored.get("schema", 0) > SCHEMA:
@@ -192,7 +214,7 @@ def read_stored(home: Path) -> StoredRun:
     if not isinstance(sources, dict) or not all(isinstance(files, dict) for files in sources.values()):
         raise GussError(f"{path}: its sources must be tables of checksums")
     facts, folder = _read_facts(path, stored[KEY]) if KEY in stored else None, started_in(home, stored.get(PLACE))
-    return StoredRun(config, origin, facts, sources, folder)
+    return StoredRun(stored, config, origin, facts, sources, folder)
 
 
 def _read_facts(path: Path, stored: Any) -> Facts:

@@ -9,7 +9,6 @@ of the settings the run began with.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from guss.checkpoint import Stored
 from guss.errors import GussError
 from guss.runs.config import RunConfig
-from guss.runs.store import write_json
+from guss.runs.description import read_stored, write_stored
 from guss.validation import convert
 
 EXTENDABLE = ("episodes", "target")
@@ -58,11 +57,11 @@ class Extension:
 
     def store(self, home: Path, before: RunConfig, after: RunConfig) -> None:
         """Write the new config to config.json, and remember the one before."""
-        about = json.loads((home / "config.json").read_text())
+        about = read_stored(home).data
         earlier = {name: getattr(before, name) for name in EXTENDABLE}
         origin = {name: self.origin.get(name) for name in ("command", "commit", "date")}
-        about |= {"config": after.to_json(), "extended": [*about.get("extended", []), earlier | origin]}
-        write_json(home / "config.json", about)
+        extended = [*about.get("extended", []), earlier | origin]
+        write_stored(home, about | {"config": after.to_json(), "extended": extended})
 
 
 def stopped_at_target(meta: dict[str, Any], config: RunConfig) -> bool:

@@ -20,22 +20,20 @@ from guss.files import check_folder, writing
 from guss.methods.settings import settings_from_json
 from guss.progress import EpisodeSummary
 from guss.runs.config import RunConfig
-from guss.runs.description import KEY, facts_of, read_stored
+from guss.runs.description import read_stored, write_new
 from guss.runs.extension import Extension
 from guss.runs.integrity import RECORDS, Tally, kept_records
 from guss.runs.lock import locked
 from guss.runs.loggers import check_writers, open_writers
-from guss.runs.paths import load_plugins_of, place_of
+from guss.runs.paths import load_plugins_of
 from guss.runs.rows import read_episodes
 from guss.runs.sources import source_digests, warn_if_changed
 from guss.runs.state_maps import keep_maps
 from guss.runs.store import (
-    SCHEMA,
     digest_of,
     read_start,
     run_folder,
     store_iteration,
-    write_json,
     write_start,
 )
 from guss.runs.trainer import FinalFit, OnStage, OnStep, Trainer
@@ -43,7 +41,7 @@ from guss.usercode import user_code_allowed
 
 FINAL = "final.ckpt"
 """The models fitted to all episodes of a finished run; everything else of its state is in the last checkpoint."""
-DERIVED = ("maps.json.gz", "film.json.gz", "eval.json")
+DERIVED = ("maps.json.gz", "animation.json.gz", "film.json.gz", "eval.json")
 """What is made of a run's records, and has to be made again after more episodes."""
 PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
 OnEpisode = Callable[[EpisodeSummary], Any] | None
@@ -82,13 +80,7 @@ def run_one(
                 f"{home} holds a run with these very settings, {done} of {read_config(home).episodes} episodes; "
                 f"go on with `guss run --resume {home}`, or start anew with --overwrite"
             )
-        about = {
-            "schema": SCHEMA,
-            "config": config.to_json(),
-            "provenance": origin,
-            KEY: facts_of(config, trainer.task),
-        }
-        about |= {"sources": source_digests(config), **place_of(home, config.env)}
+        sources = source_digests(config)
         with writing(home):
             for name in ("traces", "checkpoints"):
                 shutil.rmtree(home / name, ignore_errors=True)
@@ -98,7 +90,7 @@ def run_one(
             for name in RECORDS:
                 (home / name).write_bytes(b"")
             write_start(home, data)
-            write_json(home / "config.json", about)
+            write_new(home, config, trainer.task, origin, sources)
             sync_folder(home.parent)
         trainer.on_stage = on_stage
         _continue(home, trainer, on_episode, on_step, logs)

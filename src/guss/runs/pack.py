@@ -6,7 +6,6 @@ only where the caller asks for it (`replay`).
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -16,14 +15,14 @@ from typing import Any, NamedTuple
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
 from guss.files import check_folder, writing
-from guss.runs import animation, state_maps
+from guss.runs import animation, animator, state_maps
 from guss.runs.config import RunConfig
-from guss.runs.description import is_bundled, read_stored
+from guss.runs.description import is_bundled, read_stored, write_stored
 from guss.runs.extension import same_settings
 from guss.runs.lifecycle import checkpoint_path, read_config
 from guss.runs.paths import KEY as STARTED_IN
 from guss.runs.rows import num_random, raw_episodes, raw_timings, read_episodes
-from guss.runs.store import json_bytes, packed_bytes, trace_path, write_packed
+from guss.runs.store import packed_bytes, trace_path, write_packed
 from guss.usercode import no_user_code
 
 
@@ -80,7 +79,7 @@ def check_target(home: Path, out: Path) -> Path:
 
 
 def pack_run(
-    home: Path, out: Path, *, film: bool = True, replay: bool = False, on_step: animation.OnStep = None
+    home: Path, out: Path, *, with_animation: bool = True, replay: bool = False, on_step: animation.OnStep = None
 ) -> Packed:
     """Copy what is small, make what is missing. A run that is under way is packed as far as its finished episodes.
 
@@ -88,9 +87,9 @@ def pack_run(
     with the step and the number of steps while an episode is planned again.
     """
     with no_user_code("a pack"):
-        target, seeds = check_target(home, out), read_stored(home).config["seeds"]
+        target, stored = check_target(home, out), read_stored(home)
     rows = raw_episodes(home)
-    done = _finished([row for row, _ in rows], len(seeds))
+    done = _finished([row for row, _ in rows], len(stored.config["seeds"]))
     if not done:
         raise GussError(f"{home} has no finished episode yet")
     lines = {"episodes.jsonl": b"".join(line for row, line in rows if row["episode"] in done)}
@@ -100,32 +99,25 @@ def pack_run(
     with no_user_code("a pack"):
         made[state_maps.NAME], why = _maps(home)
     missing += [why] if why else []
-    if film:
+    if with_animation:
         with nullcontext() if replay else no_user_code("a pack without --replay"):
-            made[animation.NAME], why = _film(home, done, num_random([row for row, _ in rows]), replay, on_step)
+            made[animation.NAME], why = _animation(home, done, num_random([row for row, _ in rows]), replay, on_step)
         missing += [why] if why else []
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
-    write_atomically(target / "config.json", _config_bytes(home))
+    write_stored(target, {name: value for name, value in stored.data.items() if name != STARTED_IN})
     for name, content in lines.items():
         write_atomically(target / f"{name}.gz", packed_bytes(content))
     for name, data in made.items():
         if data is not None:
             write_packed(target / name, data)
+    if made.get(animation.NAME) is not None:
+        (target / animation.EARLIER_NAME).unlink(missing_ok=True)
     names = ["config.json", *(f"{name}.gz" for name in lines), *(name for name, data in made.items() if data)]
     if (home / "eval.json").exists():
         write_atomically(target / "eval.json", (home / "eval.json").read_bytes())
         names.append("eval.json")
     return Packed(target, len(done), {name: (target / name).stat().st_size for name in names}, tuple(missing))
-
-
-def _config_bytes(home: Path) -> bytes:
-    """config.json as it is, but for the folder on this machine in which the run was started."""
-    content = (home / "config.json").read_bytes()
-    about = json.loads(content)
-    if STARTED_IN not in about:
-        return content
-    return json_bytes({name: value for name, value in about.items() if name != STARTED_IN})
 
 
 def _finished(rows: list[dict[str, Any]], num_seeds: int) -> set[int]:
@@ -146,24 +138,24 @@ def _maps(home: Path) -> tuple[dict[str, Any] | None, str]:
     return made, "" if made is not None else f"no maps: {why}"
 
 
-def _film(
+def _animation(
     home: Path, done: set[int], first: int, replay: bool, on_step: animation.OnStep
 ) -> tuple[dict[str, Any] | None, str]:
     """The animation that is there, or a new one; or why there is none. `first`: random episodes at the start."""
-    stored = animation.read_film(home)
+    stored = animation.read_animation(home)
     if stored is not None:
         return stored, ""
     if not replay and not is_bundled(read_stored(home).config):
-        return None, "no film: it takes code that is not part of guss, which is imported with --replay only"
+        return None, "no animation: it takes code that is not part of guss, which is imported with --replay only"
     config: RunConfig = read_config(home)
     traced = [e for e in sorted(done) if all(trace_path(home, seed, e).exists() for seed in config.seeds)]
     if not traced:
-        return None, "no film: it has no traces"
+        return None, "no animation: it has no traces"
     random = traced[-1] < first
     needs_model = config.learns and not random
     ready = [e for e in traced if (e < first) == random]
     if needs_model:
         ready = [e for e in ready if checkpoint_path(home, e + 1).exists()]
     if not ready:
-        return None, "no film: it has no checkpoint of an episode whose traces are there"
-    return animation.make_film(home, ready[-1], on_step=on_step), ""
+        return None, "no animation: it has no checkpoint of an episode whose traces are there"
+    return animator.make_animation(home, ready[-1], on_step=on_step), ""

@@ -1,7 +1,7 @@
-"""A stored episode once more: what happened, and what the planner thought at every step.
+"""A stored episode, step by step, with the plans of every step.
 
-Thoughts are not stored but had again: the models of that time (from a checkpoint, or fitted again to the traces), the
-states that were met, and the run's own random keys. Whether the actions agree with those taken is told.
+Plans are recomputed, not stored: by the models of that time (from a checkpoint, or fitted again to the traces), in the
+states of the episode, with the run's random keys. `Replay.verdict` compares the recomputed actions with those taken.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from guss import keys as streams
 from guss.collect.datasets import read_episode
 from guss.collect.host import begin_all
 from guss.collect.inputs import with_names
-from guss.collect.trajectories import unsafe_steps
 from guss.errors import GussError, UnknownNameError
 from guss.methods.planning import plan_all
-from guss.planners.elites import ElitePlanner
 from guss.planners.engine import Diagnostics, Monitor, Plan
 from guss.runs.config import spec_of_run
 from guss.runs.description import read_stored
@@ -37,72 +35,67 @@ from guss.runs.views import plain_view
 from guss.types import Planner, Rollout, Scores
 
 
-class Looked(NamedTuple):
-    """Every plan that was looked at, [M, …]."""
+class Candidates(NamedTuple):
+    """All plans that were evaluated at one step, [M, …]."""
 
-    paths: Float[Array, "M H D"]  # where it leads, mean over particles
+    paths: Float[Array, "M H D"]  # predicted observations, mean over particles
     reward: Float[Array, "M"]
     safe: Bool[Array, "M"]
-    usable: Bool[Array, "M"]  # its prediction is finite
-    cell: Int[Array, "M"]  # its kind of behaviour
+    finite: Bool[Array, "M"]  # the prediction is finite
+    cell: Int[Array, "M"]  # behaviour cell
 
 
-class Fan(Monitor):
-    """Keeps what is shown of every plan."""
+class CandidateMonitor(Monitor):
+    """Records all candidates of a plan."""
 
     num_plans: int = eqx.field(static=True)
     horizon: int = eqx.field(static=True)
     obs_size: int = eqx.field(static=True)
 
-    def init(self) -> tuple[Int[Array, ""], Looked]:
+    def init(self) -> tuple[Int[Array, ""], Candidates]:
         """Nothing yet."""
         count = self.num_plans
         no = jnp.zeros((count,), bool)
         paths = jnp.zeros((count, self.horizon, self.obs_size))
-        return jnp.zeros((), jnp.int32), Looked(paths, jnp.zeros((count,)), no, no, jnp.zeros((count,), jnp.int32))
+        return jnp.zeros((), jnp.int32), Candidates(paths, jnp.zeros((count,)), no, no, jnp.zeros((count,), jnp.int32))
 
     def update(self, seen: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
-        """One generation more."""
-        count, looked = seen
+        """Add one generation."""
+        count, candidates = seen
         paths = jnp.mean(rollouts.next_obs, axis=1)
-        new = Looked(paths, scores.reward, scores.safe, scores.finite, scores.cell)
+        new = Candidates(paths, scores.reward, scores.safe, scores.finite, scores.cell)
         write = lambda rows, more: jax.lax.dynamic_update_slice_in_dim(rows, more, count, axis=0)  # noqa: E731
-        return count + paths.shape[0], jax.tree.map(write, looked, new)
+        return count + paths.shape[0], jax.tree.map(write, candidates, new)
 
 
-class Thought(NamedTuple):
-    """What the planner thought at one step, as NumPy arrays."""
+class PlanSnapshot(NamedTuple):
+    """The outcome of planning at one step, as NumPy arrays."""
 
-    action: np.ndarray  # that it chose now
-    looked: Any  # Looked: all its plans
-    chosen: np.ndarray  # [H, D], where the chosen plan leads
+    action: np.ndarray  # the first action of the chosen plan
+    candidates: Any  # Candidates: all plans that were evaluated
+    chosen: np.ndarray  # [H, D], predicted observations of the chosen plan
     behaviour: np.ndarray  # its descriptor
     diagnostics: Diagnostics
-    planned: np.ndarray  # [H, …], the actions of the chosen plan
+    actions: np.ndarray  # [H, …], the actions of the chosen plan
 
-    def in_words(self) -> str:
-        """What came out of it."""
-        d, looked = self.diagnostics, self.looked
-        words = f"{looked.safe.sum()} of {len(looked.safe)} plans predicted safe; the chosen one: "
+    def summary(self) -> str:
+        """How many plans are safe, and the chosen one's safety and reward."""
+        d, safe = self.diagnostics, self.candidates.safe
+        words = f"{safe.sum()} of {len(safe)} plans predicted safe; the chosen one: "
         words += "safe" if d.cost <= 0 and d.hard <= 0 else "UNSAFE, the least bad"
         return words + f", reward {float(d.reward):.2f}" + (", fallback action" if d.fallback else "")
 
 
-class Scene(NamedTuple):
+class ReplayStep(NamedTuple):
     """One step of a stored episode."""
 
     step: int
     obs: np.ndarray
-    action: np.ndarray
-    reward: float
-    unsafe: bool
-    next_obs: np.ndarray
-    jumped: bool  # it was not the action that led to next_obs: nothing to learn from
-    thought: Thought | None  # None where actions were random
+    snapshot: PlanSnapshot | None  # None where nothing was planned
 
 
 class Replay:
-    """A stored episode of one seed; `scenes()` goes through it."""
+    """A stored episode of one seed; `steps()` goes through it, planning again."""
 
     def __init__(
         self, home: Path, episode: int | None, seed: int | None, on_fit: Callable[[FitSummary], Any] | None = None
@@ -134,34 +127,34 @@ class Replay:
             )
         self.traces = [read_episode(trace_path(home, each, self.episode)) for each in seeds]
         self.plain = spec.view is None
-        """Whether the environment does not say how it is shown: then it is by its dimensions."""
+        """Whether the environment has no View: then it is drawn by the dimensions of its observations."""
         self.view = spec.view or plain_view(self.task, self.traces)
         self.random = lines[self.episode]["phase"] == "random"
-        self.state: Any = self._state(home, on_fit) if self.thinks else ()
-        self.thought, self.alike = 0, 0
-        """Steps planned again so far, and those of them whose action was chosen again."""
+        self.state: Any = self._state(home, on_fit) if self.replans else ()
+        self.replanned, self.matching = 0, 0
+        """Steps planned again so far, and those of them with the action that was taken."""
 
     @property
-    def thinks(self) -> bool:
-        """Whether there are plans to show."""
+    def replans(self) -> bool:
+        """Whether the episode was planned, so that its plans can be recomputed."""
         return not self.random and self.trainer is not None
 
     @property
     def keeps_archive(self) -> bool:
         """Whether the planner keeps the best plan of each kind of behaviour."""
-        planner = getattr(getattr(self.trainer, "method", None), "planner", None)
-        return isinstance(planner, ElitePlanner)
+        method: Any = None if self.trainer is None else self.trainer.method
+        return method is not None and method.planner.keeps_archive
 
     def verdict(self) -> str:
-        """Whether the plans shown are those of the run."""
-        if not self.thinks:
+        """Whether the recomputed plans are those of the run."""
+        if not self.replans:
             how = "random actions" if self.random else "actions of a learned policy"
             return f"episode {self.episode} of seed {self.seed}, {how}"
         what = f"episode {self.episode} of seed {self.seed}, planned again: "
-        if self.alike == self.thought:
+        if self.matching == self.replanned:
             return what + "every action is the one that was taken"
         return what + (
-            f"{self.alike} of {self.thought} actions are those that were taken; the others are not quite "
+            f"{self.matching} of {self.replanned} actions are those that were taken; the others are not quite "
             "those of the run (another machine, version or number of threads)"
         )
 
@@ -180,47 +173,37 @@ class Replay:
         log = log_of_run(home, self.episode)
         return fit_log(log, in_turn=self.config.fit.warm_start, test=False, on_fit=on_fit)[0]
 
-    def scenes(self) -> Iterator[Scene]:
-        """Step by step."""
+    def steps(self) -> Iterator[ReplayStep]:
+        """Step by step, planned again where it was planned."""
         mine = self.traces[self.row]
-        assert mine.reward is not None
-        unsafe = unsafe_steps(self.task, mine.cost)
-        thoughts = self._thoughts() if self.thinks else iter(())
+        snapshots = self._snapshots() if self.replans else iter(())
         for t in range(len(self)):
-            thought = next(thoughts, None)
-            if thought is not None:
-                self.thought += 1
-                self.alike += bool(np.allclose(thought.action, mine.action[t], atol=1e-3))
-            yield Scene(
-                step=t,
-                obs=mine.obs[t],
-                action=mine.action[t],
-                reward=float(mine.reward[t]),
-                unsafe=bool(unsafe[t]),
-                next_obs=mine.next_obs[t],
-                jumped=not mine.learnable[t],
-                thought=thought,
-            )
+            snapshot = next(snapshots, None)
+            if snapshot is not None:
+                self.replanned += 1
+                self.matching += bool(np.allclose(snapshot.action, mine.action[t], atol=1e-3))
+            yield ReplayStep(t, mine.obs[t], snapshot)
 
-    def _thoughts(self) -> Iterator[Thought]:
-        """The plans of all seeds at once, as the run made them, in the states that were met."""
+    def _snapshots(self) -> Iterator[PlanSnapshot]:
+        """The plans of all seeds at once, as the run made them, in the states of the episode."""
         assert self.trainer is not None
         method: Any = self.trainer.method
         planner: Planner = method.planner
-        fan = Fan(sum(planner.schedule(planner.budget)), planner.horizon, self.task.observations.size)
+        size = self.task.observations.size
+        monitor = CandidateMonitor(sum(planner.schedule(planner.budget)), planner.horizon, size)
         state = method.acting(self.state)
         keys, memory = begin_all(method, state, streams.episodes(self.trainer.keys, self.episode, 1))
         keys, memory = jax.tree.map(lambda x: x[:, 0], (keys, memory))
         for t in range(len(self)):
             obs = jnp.asarray(np.stack([trace.obs[min(t, len(trace.obs) - 1)] for trace in self.traces]))
-            plans = plan_all(method, state, memory, obs, keys, np.int32(t), fan)
+            plans = plan_all(method, state, memory, obs, keys, np.int32(t), monitor)
             memory = plans.memory
             plan: Plan = jax.tree.map(lambda x: x[self.row], jax.device_get(plans._replace(memory=())))
-            yield Thought(
+            yield PlanSnapshot(
                 action=np.asarray(plan.action),
-                looked=plan.seen[1],
+                candidates=plan.seen[1],
                 chosen=np.asarray(plan.trajectory.next_obs).mean(axis=0),
                 behaviour=np.asarray(plan.behaviour),
                 diagnostics=plan.diagnostics,
-                planned=np.asarray(plan.trajectory.action)[0],
+                actions=np.asarray(plan.trajectory.action)[0],
             )

@@ -1,10 +1,11 @@
-"""Where a run's states were: steps counted by the cells of a plane, from its traces; small enough to be shared.
+"""The states of a run: steps counted by the cells of a plane, from its traces; small enough to be shared.
 
+read_maps(home)     RUN/maps.json.gz, or made from the traces; None if there are neither
 make_maps(home)     from the traces, None if there are none
-write_maps(home)    the same, to RUN/maps.json.gz
-read_maps(home)     that file, or made from the traces
-shared_plane(homes) one plane for several runs, where their environment has none
-keep_maps(home)     at the end of a run: the file, where only the environment's own code can make it
+write_maps(home)    the same, to the file
+read_states(home)   the traces alone; count_states(states, plane) makes the maps of them
+shared_plane(…)     one plane for several runs, where their environment has none
+keep_maps(home)     at the end of a run: the file, where only the environment's code can make it
 
 Reading imports nothing: the plane is that of a bundled environment, or of the first two observations.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,15 +33,42 @@ MOST_CELLS = 1000  # along a side
 CLOSE = 1e-6  # of a side: so far beyond the limits rounding may put a state
 
 
+class StoredStates(NamedTuple):
+    """The traces of a run, by episode: one of each seed."""
+
+    home: Path
+    stored: StoredRun
+    traces: dict[int, list[Trajectory]]
+
+
+def read_states(
+    home: Path, stored: StoredRun | None = None, episodes: Sequence[dict[str, Any]] | None = None
+) -> StoredStates:
+    """The episodes that every seed has finished and stored step by step; `stored`, `episodes`: where they are known."""
+    stored = stored or read_stored(home)
+    seeds = stored.config["seeds"]
+    done = {(row["seed"], row["episode"]) for row in (read_episodes(home) if episodes is None else episodes)}
+    found = {}
+    for episode in sorted({episode for _, episode in done}):
+        paths = [trace_path(home, seed, episode) for seed in seeds if (seed, episode) in done]
+        if len(paths) == len(seeds) and all(path.exists() for path in paths):
+            found[episode] = [read_episode(path) for path in paths]
+    return StoredStates(home, stored, found)
+
+
 def make_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | None:
+    """The maps of a run's traces; None as `count_states` says."""
+    return count_states(read_states(home), plane)
+
+
+def count_states(states: StoredStates, plane: StateMap | None = None) -> dict[str, Any] | None:
     """Visited and unsafe cells of all stored episodes, and the share covered by the end of each, mean over seeds.
 
-    `numbers` are those of the episodes whose traces were there, of every seed. None: there are none, or an observation
-    is one number. `plane`: what states are counted on, instead of the one that follows from what is stored.
+    `numbers` are those of the episodes. None: there are none, or an observation is one number. `plane`: what states are
+    counted on, instead of the one that follows from what is stored.
     """
-    stored = read_stored(home)
-    seeds = tuple(stored.config["seeds"])
-    traces = _read_traces(home, seeds)
+    home, stored, traces = states
+    seeds = stored.config["seeds"]
     if not traces:
         return None
     soft = soft_constraints(stored)
@@ -75,17 +103,25 @@ def make_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | Non
     }
 
 
+def has_plane(stored: StoredRun) -> bool:
+    """Whether the environment has a plane of its states."""
+    entry = bundled_env(stored.env)
+    if entry is None:
+        return stored.facts is not None and stored.facts.own_map
+    return entry.item.view is not None and entry.item.view.map is not None
+
+
 def known_plane(stored: StoredRun) -> StateMap | None:
     """The plane of a bundled environment; None: states are counted by their first two observations."""
+    if not has_plane(stored):
+        return None
     entry = bundled_env(stored.env)
-    if entry is not None:
-        return None if entry.item.view is None else entry.item.view.map
-    if stored.facts is not None and stored.facts.own_map:
+    if entry is None:
         raise GussError(
             f"the plane of the states of {stored.env!r} is computed by its own code, which is not imported here; the "
             f"run writes {NAME} when it ends"
         )
-    return None
+    return entry.item.view.map if entry.item.view is not None else None
 
 
 def keep_maps(home: Path, view: View | None) -> None:
@@ -108,11 +144,16 @@ def write_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | No
     return maps
 
 
-def read_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | None:
-    """Those that are kept, else made from the traces (on this plane); None if there are neither."""
+def read_maps(home: Path) -> dict[str, Any] | None:
+    """Those that are stored, else made from the traces; None if there are neither."""
+    return stored_maps(home) or make_maps(home)
+
+
+def stored_maps(home: Path) -> dict[str, Any] | None:
+    """Those of the file; None if there is none."""
     if not (home / NAME).exists():
-        return make_maps(home, plane)
-    maps = read_packed(home / NAME, "the maps of a run", SCHEMA, FIELDS)
+        return None
+    maps = read_packed(home / NAME, "the maps of a run", (SCHEMA,), FIELDS)
     if not _is_whole(maps):
         raise GussError(f"{home / NAME} is not the maps of a run: its cells, limits and counts do not fit together")
     return maps
@@ -137,19 +178,19 @@ def _is_whole(maps: dict[str, Any]) -> bool:
         return False
 
 
-def shared_plane(homes: Sequence[Path]) -> StateMap | None:
+def shared_plane(states: Sequence[StoredStates]) -> StateMap | None:
     """The plane of these runs' first two observations, over all of them, so that their maps can be compared.
 
     None where the environment has a plane, or nothing is stored step by step.
     """
     edges, names = [], None
-    for home in homes:
-        stored = read_stored(home)
-        names = stored.facts.dimensions if stored.facts is not None else names
-        if known_plane(stored) is not None:
+    for each in states:
+        facts = each.stored.facts
+        names = facts.dimensions if facts is not None else names
+        if has_plane(each.stored):
             return None
-        for row in _read_traces(home, tuple(stored.config["seeds"])).values():
-            edges += [edge for trace in row for edge in (trace.next_obs.min(axis=0), trace.next_obs.max(axis=0))]
+        traces = (trace for row in each.traces.values() for trace in row)
+        edges += [edge for trace in traces for edge in (trace.next_obs.min(axis=0), trace.next_obs.max(axis=0))]
     return plain_map(np.stack(edges), names) if edges and len({len(edge) for edge in edges}) == 1 else None
 
 
@@ -169,17 +210,6 @@ def cells_of(plane: StateMap, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     cells = np.asarray(plane.cells)
     index = np.clip(np.where(inside[:, None], share, 0.0) * cells, 0, cells - 1).astype(int)
     return index[:, 0] * cells[1] + index[:, 1], inside
-
-
-def _read_traces(home: Path, seeds: tuple[int, ...]) -> dict[int, list[Trajectory]]:
-    """By episode, of every seed: those that are finished and were kept step by step."""
-    done = {(row["seed"], row["episode"]) for row in read_episodes(home)}
-    found = {}
-    for episode in sorted({episode for _, episode in done}):
-        paths = [trace_path(home, seed, episode) for seed in seeds if (seed, episode) in done]
-        if len(paths) == len(seeds) and all(path.exists() for path in paths):
-            found[episode] = [read_episode(path) for path in paths]
-    return found
 
 
 def _counted(counts: np.ndarray, plane: StateMap) -> list[list[int]]:

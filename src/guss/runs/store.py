@@ -3,7 +3,7 @@
 config.json       everything that decides the outcome, and where it came from; checksums of the user's code
 episodes.jsonl    a line per seed and episode; nothing in it depends on the clock or the machine
 timings.jsonl     a line per episode, or per turn of several: seconds, model error, host
-maps.json.gz      where its states were, counted; film.json.gz: one episode to be seen (both: `guss pack`)
+maps.json.gz      its states, counted by cells; animation.json.gz: one episode with its plans (both: `guss pack`)
 data.npz          logged transitions it started from, if any
 traces/seed<S>-ep<E>.npz   of several episodes that a baseline plays at once, the first
 checkpoints/ep<E>.ckpt   everything needed to go on after E episodes; the last two
@@ -122,12 +122,16 @@ def unpacked(path: Path) -> bytes:
 
 def write_packed(path: Path, data: dict[str, Any]) -> None:
     """JSON, compressed, atomically; the same data give the same bytes."""
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    write_atomically(path, packed_bytes(text.encode()))
+    write_atomically(path, packed_json(data))
 
 
-def read_packed(path: Path, what: str, schema: int, names: Sequence[str]) -> dict[str, Any]:
-    """What `write_packed` wrote: `what`, which has these names; other files are told."""
+def packed_json(data: dict[str, Any]) -> bytes:
+    """The content of such a file."""
+    return packed_bytes(json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode())
+
+
+def read_packed(path: Path, what: str, schemas: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
+    """What `write_packed` wrote: `what`, of one of these schemas and with these names; anything else raises."""
     try:
         data = json.loads(unpacked(path))
     except OSError as error:
@@ -138,8 +142,8 @@ def read_packed(path: Path, what: str, schema: int, names: Sequence[str]) -> dic
         raise GussError(f"{path} is not {what}: it holds no JSON ({error})") from error
     if not isinstance(data, dict) or "schema" not in data:
         raise GussError(f"{path} is not {what}: it names no schema")
-    if data["schema"] != schema:
-        raise GussError(f"{path} has schema {data['schema']!r}, this version of guss reads {schema}; update guss")
+    if data["schema"] not in schemas:
+        raise GussError(f"{path} has schema {data['schema']!r}, this version of guss reads {schemas[-1]}; update guss")
     if missing := [name for name in names if name not in data]:
         raise GussError(f"{path} is not {what}: it has no {', '.join(missing)}")
     return data

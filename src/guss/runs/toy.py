@@ -33,7 +33,7 @@ from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.planners.engine import Monitor
 from guss.runs.compile_clock import CompileClock
-from guss.runs.store import write_json
+from guss.runs.description import read_json, write_stored
 from guss.types import Planner, Rollout, Scores
 from guss.validation import check_fields
 
@@ -169,15 +169,12 @@ def run_toy(
     home = folder / "toy"
     records = home / "records"
     done = home / "summary.json"
-    written = home / "config.json"
-    going_on = written.exists() and not done.exists() and _same_run(written, config, origin)
-    if not going_on:
+    if done.exists() or not _same_run(home, config, origin):
         with writing(records):
             for stale in (done, *records.glob("*.npz")):
                 stale.unlink(missing_ok=True)
             records.mkdir(parents=True, exist_ok=True)
-        data = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin}
-        write_json(written, data)
+        write_stored(home, {"schema": SCHEMA, "config": config.to_json(), "provenance": origin})
     for method in config.methods:
         path = records / f"{method}.npz"
         stored = path.exists()
@@ -194,33 +191,33 @@ def run_toy(
 def is_finished(home: Path, config: ToyConfig) -> bool:
     """Whether a folder holds all records of that very experiment."""
     records = [home / "records" / f"{method}.npz" for method in config.methods]
-    return _stored_config(home / "config.json")[0] == config.to_json() and all(path.exists() for path in records)
+    return _stored_config(home)[0] == config.to_json() and all(path.exists() for path in records)
 
 
-def _same_run(path: Path, config: ToyConfig, origin: dict[str, Any]) -> bool:
+def _same_run(home: Path, config: ToyConfig, origin: dict[str, Any]) -> bool:
     """Whether an unfinished experiment in this folder has the same settings and came from the same program."""
-    stored, source = _stored_config(path)
+    stored, source = _stored_config(home)
     return stored == config.to_json() and all(source.get(k) == origin[k] for k in ("commit", "versions"))
 
 
-def _stored_config(path: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+def _stored_config(home: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """The settings of a stored experiment and where it came from; None if they cannot be read."""
     try:
-        data = json.loads(path.read_text())
+        data = read_json(home)
         return (data["config"], data["provenance"]) if data["schema"] == SCHEMA else (None, {})
-    except (OSError, json.JSONDecodeError, KeyError, TypeError):
+    except (GussError, KeyError):
         return None, {}
 
 
 def load_toy(home: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
     """The stored config and records of an experiment folder, methods in the order they were asked for."""
     try:
-        data = json.loads((home / "config.json").read_text())
+        data = read_json(home)
         methods = data["config"]["methods"]
         if data["schema"] != SCHEMA:
             raise GussError(f"{home} was written with schema {data['schema']}, this version of guss reads {SCHEMA}")
-    except (OSError, json.JSONDecodeError, KeyError) as error:
-        raise GussError(f"{home} holds no toy experiment that can be read: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise GussError(f"{home} holds no toy experiment that can be read: no {error}") from error
     records = {}
     for method in methods:
         if Path(str(method)).name != method:

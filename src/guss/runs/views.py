@@ -1,4 +1,4 @@
-"""By what an episode is shown, drawn or filmed: plainly where an environment does not say, plans by their behaviour."""
+"""What episodes are drawn by: the default view of an environment without one, and the plane of plans' behaviour."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from guss.types import Trajectory
 
 
 def plain_view(task: Task, traces: Sequence[Trajectory]) -> View:
-    """How an environment is shown that does not say: by a dimension with a limit, else by the first one."""
+    """The view of an environment that has none: by a dimension with a limit, else by the first one."""
     obs, action = (np.concatenate([getattr(trace, name) for trace in traces]) for name in ("obs", "action"))
     found = find_thresholds(task, obs, action)
     dim = found[0].dim if found else 0
@@ -26,7 +26,7 @@ def plain_view(task: Task, traces: Sequence[Trajectory]) -> View:
 
 
 def plain_map(obs: np.ndarray, names: Sequence[str] | None = None) -> StateMap | None:
-    """Its states: by the first two observations; None if there is one only."""
+    """The plane of its states: the first two observations; None if there is one only."""
     if obs.shape[1] < 2:
         return None
     first, second = ("observation 0", "observation 1") if names is None or len(names) != obs.shape[1] else names[:2]
@@ -39,7 +39,7 @@ def _limits(values: np.ndarray) -> tuple[float, float]:
 
 
 class BehaviourMap:
-    """The two dimensions of behaviour by which plans are laid out."""
+    """The plane of two descriptor dimensions in which plans are laid out."""
 
     def __init__(self, grid: Grid, view: View) -> None:
         self.cells, self.scale = grid.cells, view.behaviour_scale
@@ -53,15 +53,15 @@ class BehaviourMap:
         self.extent = (low[0], high[0], low[1], high[1])
 
     def place_of(self, behaviour: np.ndarray) -> np.ndarray:
-        """Where a plan is."""
+        """The position of a plan."""
         return np.clip(np.append(self.scale * behaviour[self.dims], 0.5)[:2], self.low, self.high)
 
-    def best(self, looked: Any) -> tuple[np.ndarray, np.ndarray]:
+    def best(self, candidates: Any) -> tuple[np.ndarray, np.ndarray]:
         """Per cell: the highest reward of safe plans (NaN if none), and whether there are only unsafe ones."""
-        where = np.unravel_index(looked.cell, self.cells)
+        where = np.unravel_index(candidates.cell, self.cells)
         index = (*(where[d] for d in self.dims), np.zeros_like(where[0]))[:2]
         rewards, risky = np.full(self.shape, -np.inf), np.zeros(self.shape, bool)
-        good, bad = looked.usable & looked.safe, looked.usable & ~looked.safe
-        np.maximum.at(rewards, tuple(i[good] for i in index), looked.reward[good])
+        good, bad = candidates.finite & candidates.safe, candidates.finite & ~candidates.safe
+        np.maximum.at(rewards, tuple(i[good] for i in index), candidates.reward[good])
         risky[tuple(i[bad] for i in index)] = True
         return np.where(np.isinf(rewards), np.nan, rewards), risky & np.isinf(rewards)

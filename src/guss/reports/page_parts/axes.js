@@ -1,4 +1,4 @@
-// Scales and ticks, for curves and films alike.
+// Scales and ticks, for curves and animations alike.
 
 /** From values to pixels and back; `log` for a logarithmic scale. */
 function scaleOf([low, high], [start, stop], log = false) {

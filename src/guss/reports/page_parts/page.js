@@ -73,8 +73,8 @@ function environment(env) {
     make("h3", {}, "Results"),
     filled(env.rows) ? [resultsTable(env), legendOfTable(env)] : hint("No run of this environment has results yet."),
     filled(env.curves) ? [make("h3", {}, "Learning curves"), curvesOf(env)] : null,
-    make("h3", {}, "Films"),
-    filled(env.films) ? new Player(env).box : hint("No film of this environment is stored."),
+    make("h3", {}, "Animations"),
+    filled(env.animations) ? new Player(env).box : hint("No animation of this environment is stored."),
     filled(env.figures) ? [make("h3", {}, "Figures"), figures(env.figures)] : null,
     filled(env.tests) ? folded("Tests", ABOUT_TESTS, testsTable(env)) : null,
     filled(env.rows) ? folded("Interquartile means", ABOUT_IQM, iqmTable(env)) : null);

@@ -1,11 +1,8 @@
-// What a film shows of one step, drawn on canvases: the system, where plans lead, the archive, the course.
+// One frame of an animation (`guss.runs.animation`), drawn on canvases: the system, the plans, the archive, the course.
+// COLOURS is defined by the page: those of the figures.
 
-const FILM = {
-  safe: "#7fb0d3", unsafe: "#d6604d", chosen: "#08306b", zone: "#f6c9c4", // of plans
-  past: "#1d1d1f", later: "#b9b9b9", dot: "#b2182b", text: "#4a4a4a",
-};
+const INK = "#4a4a4a"; // of axes
 const EDGE = { left: 46, right: 18 }; // what axes take of a canvas
-const PAST = 20; // steps shown of what was, beside a plan's horizon
 const VIRIDIS = ["#440154", "#482878", "#3e4a89", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"]
   .map((colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16)));
 
@@ -44,7 +41,7 @@ function framed({ pen, width, height }, { x, y, names, equal = false, below = 34
   pen.clip();
   inside(scales, area);
   pen.restore();
-  pen.strokeStyle = pen.fillStyle = FILM.text;
+  pen.strokeStyle = pen.fillStyle = INK;
   pen.lineWidth = 1;
   pen.strokeRect(area.left, area.top, area.right - area.left, area.bottom - area.top);
   pen.textAlign = "center";
@@ -61,7 +58,7 @@ function framed({ pen, width, height }, { x, y, names, equal = false, below = 34
   pen.restore();
 }
 
-/** A line of [x, y]; null, and what `broken` says of two neighbours, starts it anew. */
+/** A line of [x, y]; null, and what `broken` says of two neighbours, starts it again. */
 function stroke(pen, points, colour, width, broken = () => false) {
   pen.beginPath();
   points.forEach((point, i) => {
@@ -108,9 +105,9 @@ const SHAPES = {
   },
 };
 
-function drawSystem(canvas, film, frame) {
+function drawSystem(canvas, animation, frame) {
   const { pen, width, height } = wiped(canvas);
-  const [low, high] = film.world, side = Math.min(width, height), size = side / (high - low);
+  const [low, high] = animation.world, side = Math.min(width, height), size = side / (high - low);
   const at = (x, y) => [width / 2 + (x - (low + high) / 2) * size, height / 2 - (y - (low + high) / 2) * size];
   pen.beginPath();
   pen.rect((width - side) / 2, (height - side) / 2, side, side);
@@ -123,70 +120,70 @@ function drawSystem(canvas, film, frame) {
 
 // ---------------------------------------------------------------------------------------------------- the plans
 
-const plans = (film) => film.phase === "plan";
-
 function fan(pen, frame, lineOf) {
   pen.globalAlpha = 0.6;
-  for (const path of frame.unsafe) lineOf(path, FILM.unsafe, 0.9);
-  for (const path of frame.safe) lineOf(path, FILM.safe, 0.9);
+  for (const path of frame.unsafe) lineOf(path, COLOURS.unsafe, 0.9);
+  for (const path of frame.safe) lineOf(path, COLOURS.safe, 0.9);
   pen.globalAlpha = 1;
 }
 
-function drawPlans(canvas, film, frame) {
-  (film.axes.kind === "place" ? drawPlaces : drawTimes)(canvas, film, frame);
+function drawPlans(canvas, animation, frame) {
+  (animation.axes.kind === "place" ? drawPlaces : drawTimes)(canvas, animation, frame);
 }
 
-/** A number over steps from now; it wraps at its limits. */
-function drawTimes(canvas, film, frame) {
-  const [limits] = film.axes.limits, horizon = plans(film) ? film.axes.horizon : 1;
-  const wraps = (half) => (a, b) => Math.abs(a[1] - b[1]) > half;
-  framed(wiped(canvas), { x: [-PAST, horizon], y: limits, names: ["steps from now", film.axes.labels[0]] }, ({ x, y }, area) => {
-    const pen = canvas.getContext("2d"), broken = wraps((area.bottom - area.top) / 2);
-    for (const [low, high] of film.axes.unsafe) band(pen, area, y, low, high);
-    const at = (i) => x(film.axes.points?.[i] ?? i); // of long plans, some steps are kept
-    const lineOf = (path, colour, width) => stroke(pen, path.map((value, i) => [at(i), y(value)]), colour, width, broken);
-    const before = film.course.values.slice(0, frame.step).slice(-PAST - 1, -1);
-    const past = [...before, frame.now].map((value, i) => [x(i - before.length), y(value)]);
+/** Where a line of numbers is broken: as they wrap around at their limits. */
+const wrapping = (axes, y) => (a, b) => axes.wraps !== null && Math.abs(a[1] - b[1]) > Math.abs(y(axes.wraps) - y(0));
+
+/** A number over steps from now. */
+function drawTimes(canvas, { axes, path }, frame) {
+  const [limits] = axes.limits;
+  framed(wiped(canvas), { x: [-axes.past, axes.horizon], y: limits, names: ["steps from now", axes.labels[0]] }, ({ x, y }, area) => {
+    const pen = canvas.getContext("2d"), broken = wrapping(axes, y);
+    for (const [low, high] of axes.unsafe) band(pen, area, y, low, high);
+    const at = (i) => x(axes.points?.[i] ?? i); // of long plans, some steps are kept
+    const lineOf = (line, colour, width) => stroke(pen, line.map((value, i) => [at(i), y(value)]), colour, width, broken);
+    const first = Math.max(frame.step - axes.past, 0);
+    const past = path.slice(first, frame.step + 1).map((value, i) => value !== null && [x(first + i - frame.step), y(value)]);
     fan(pen, frame, lineOf);
-    stroke(pen, past, FILM.past, 1.8, broken);
+    stroke(pen, past, COLOURS.past, 1.8, broken);
     if (frame.chosen.length) {
-      lineOf(frame.chosen, FILM.chosen, 2.6);
-      dot(pen, [at(frame.chosen.length - 1), y(frame.chosen[frame.chosen.length - 1])], 3.5, FILM.chosen);
+      lineOf(frame.chosen, COLOURS.chosen, 2.6);
+      dot(pen, [at(frame.chosen.length - 1), y(frame.chosen[frame.chosen.length - 1])], 3.5, COLOURS.chosen);
     }
-    dot(pen, [x(0), y(frame.now)], 4, FILM.past);
+    dot(pen, [x(0), y(frame.now)], 4, COLOURS.past);
   });
 }
 
 function band(pen, area, y, low, high) {
-  pen.fillStyle = FILM.zone;
+  pen.fillStyle = COLOURS.zone;
   pen.fillRect(area.left, y(high), area.right - area.left, y(low) - y(high));
 }
 
 /** Places on a map. */
-function drawPlaces(canvas, film, frame) {
-  const [xLimits, yLimits] = film.axes.limits;
-  framed(wiped(canvas), { x: xLimits, y: yLimits, names: film.axes.labels, equal: true }, ({ x, y }) => {
+function drawPlaces(canvas, animation, frame) {
+  const [xLimits, yLimits] = animation.axes.limits;
+  framed(wiped(canvas), { x: xLimits, y: yLimits, names: animation.axes.labels, equal: true }, ({ x, y }) => {
     const pen = canvas.getContext("2d");
-    for (const [x0, x1, y0, y1] of film.axes.unsafe) {
-      pen.fillStyle = FILM.zone;
+    for (const [x0, x1, y0, y1] of animation.axes.unsafe) {
+      pen.fillStyle = COLOURS.zone;
       pen.fillRect(x(x0), y(y1), x(x1) - x(x0), y(y0) - y(y1));
     }
     const lineOf = (path, colour, width) => stroke(pen, path.map((place) => place && [x(place[0]), y(place[1])]), colour, width);
     fan(pen, frame, lineOf);
-    lineOf((film.path ?? []).slice(0, frame.step + 1), FILM.past, 1.8);
+    lineOf((animation.path).slice(0, frame.step + 1), COLOURS.past, 1.8);
     if (frame.chosen.length) {
-      lineOf(frame.chosen, FILM.chosen, 2.6);
+      lineOf(frame.chosen, COLOURS.chosen, 2.6);
       const last = frame.chosen[frame.chosen.length - 1];
-      dot(pen, [x(last[0]), y(last[1])], 3.5, FILM.chosen);
+      dot(pen, [x(last[0]), y(last[1])], 3.5, COLOURS.chosen);
     }
-    dot(pen, [x(frame.now[0]), y(frame.now[1])], 4, FILM.past);
+    dot(pen, [x(frame.now[0]), y(frame.now[1])], 4, COLOURS.past);
   });
 }
 
 // ----------------------------------------------------------------------------- the archive, and the whole episode
 
-function drawArchive(canvas, film, frame) {
-  const { extent, shape, labels } = film.behaviour, [x0, x1, y0, y1] = extent;
+function drawArchive(canvas, animation, frame) {
+  const { extent, shape, labels } = animation.behaviour, [x0, x1, y0, y1] = extent;
   framed(wiped(canvas), { x: [x0, x1], y: [y0, y1], names: [labels[0], labels[1] ?? ""] }, ({ x, y }) => {
     const pen = canvas.getContext("2d");
     const cell = (i, j, colour) => {
@@ -195,10 +192,10 @@ function drawArchive(canvas, film, frame) {
       pen.fillStyle = colour;
       pen.fillRect(left, top, Math.max(right - left, 2), Math.max(bottom - top, 2));
     };
-    for (const [i, j] of frame.risky) cell(i, j, FILM.unsafe);
+    for (const [i, j] of frame.risky) cell(i, j, COLOURS.unsafe);
     for (const [i, j, value] of frame.cells) cell(i, j, viridis(value));
     if (!frame.ring) return;
-    for (const [colour, width] of [["#ffffff", 4.5], [FILM.chosen, 2]]) {
+    for (const [colour, width] of [["#ffffff", 4.5], [COLOURS.chosen, 2]]) {
       pen.beginPath();
       pen.arc(x(frame.ring[0]), y(frame.ring[1]), 8, 0, 2 * Math.PI);
       pen.strokeStyle = colour;
@@ -209,18 +206,15 @@ function drawArchive(canvas, film, frame) {
 }
 
 /** The course of the episode up to now in ink, what comes in grey; unsafe steps as red dots. */
-function drawCourse(canvas, film, frame) {
-  const { values, unsafe, label } = film.course, timed = film.axes.kind === "time";
-  const spread = [Math.min(...values), Math.max(...values)], edge = 0.08 * (spread[1] - spread[0]) || 0.5;
-  const y = timed ? film.axes.limits[0] : [spread[0] - edge, spread[1] + edge];
-  framed(wiped(canvas), { x: [0, values.length], y, names: ["step of the episode, from 0", label] }, ({ x, y: up }, area) => {
-    const pen = canvas.getContext("2d");
-    if (timed) for (const [low, high] of film.axes.unsafe) band(pen, area, up, low, high);
-    const points = values.map((value, i) => [x(i), up(value)]);
-    const broken = (a, b) => timed && Math.abs(a[1] - b[1]) > (area.bottom - area.top) / 2;
-    stroke(pen, points, FILM.later, 1, broken);
-    stroke(pen, points.slice(0, frame.step + 1), FILM.past, 1.5, broken);
-    for (const step of unsafe) if (step <= frame.step) dot(pen, points[step], 3, FILM.dot);
-    stroke(pen, [[x(frame.step), area.top], [x(frame.step), area.bottom]], FILM.chosen, 1.2);
+function drawCourse(canvas, { axes, course }, frame) {
+  const { values, unsafe, label, limits } = course, timed = axes.kind === "time";
+  framed(wiped(canvas), { x: [0, values.length], y: limits, names: ["step of the episode, from 0", label] }, ({ x, y }, area) => {
+    const pen = canvas.getContext("2d"), broken = wrapping(axes, y);
+    if (timed) for (const [low, high] of axes.unsafe) band(pen, area, y, low, high);
+    const points = values.map((value, i) => [x(i), y(value)]);
+    stroke(pen, points, COLOURS.later, 1, broken);
+    stroke(pen, points.slice(0, frame.step + 1), COLOURS.past, 1.5, broken);
+    for (const step of unsafe) if (step <= frame.step) dot(pen, points[step], 3, COLOURS.dot);
+    stroke(pen, [[x(frame.step), area.top], [x(frame.step), area.bottom]], COLOURS.chosen, 1.2);
   });
 }
