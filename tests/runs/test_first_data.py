@@ -120,7 +120,7 @@ def test_an_agent_counts_the_same(stored):
     assert agent.settings.to_json().get("initial_steps", "not stored") == "not stored"
     zero = np.zeros(2, np.float32)
     while agent.phase == "random":
-        agent.observe(Transition(zero, np.zeros(1), 0.0, np.zeros(1), zero), terminated=len(agent._steps) == 6)
+        agent.observe(Transition(zero, np.zeros(1), 0.0, np.zeros(1), zero), terminated=len(agent._open.steps) == 6)
     assert [episode.steps for episode in agent.history] == [7] * 5, "30 steps of one whole episode"
     assert Agent(make_falls(), initial_episodes=1, initial_steps=0).settings.to_json()["initial_steps"] == 0
 

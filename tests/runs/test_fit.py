@@ -29,7 +29,7 @@ def stored(tmp_path_factory):
 
 
 def models_of(path, kind):
-    return {name: x for name, x in checkpoint.load(path, kind).arrays.items() if name.startswith("['models']")}
+    return {name: x for name, x in checkpoint.load(path, kind).arrays.items() if name.startswith(".models")}
 
 
 def test_a_model_fitted_to_the_traces_is_the_one_of_the_run(stored, tmp_path):
@@ -119,13 +119,12 @@ def test_data_alone_make_a_model_that_is_judged(stored):
     assert told[0].r2_horizon.shape == (1, 3)
     one = read_trace(stored / "traces" / "seed3-ep0.npz")
     assert task_of(one).episode_length == 5, "one long log comes in pieces, so that one can be kept for judging"
-    costs = np.concatenate([one.cost, one.cost], axis=1)
+    costs = np.concatenate([one.trajectory.cost] * 2, axis=1)
     for names, known in ((None, ["cost 0", "cost 1"]), (("b", "a"), ["b", "a"])):
-        several = task_of(one._replace(trajectory=one.trajectory._replace(cost=costs), cost_names=names))
+        data = one._replace(trajectory=one.trajectory._replace(cost=costs), cost_names=names)
+        several = task_of(data)
         assert [constraint.name for constraint in several.constraints] == known
-        log_of_files(
-            one._replace(trajectory=one.trajectory._replace(cost=costs), cost_names=names), several, AgentSettings(), 0
-        )
+        log_of_files(data, several, AgentSettings(), 0)
 
 
 def test_a_run_starts_from_logged_data_and_keeps_them(stored, tmp_path):
@@ -145,7 +144,8 @@ def test_a_run_starts_from_logged_data_and_keeps_them(stored, tmp_path):
     (home / "episodes.jsonl").write_bytes(b"".join(before.splitlines(keepends=True)[:2]))
     resume_run(home)
     assert (home / "episodes.jsonl").read_bytes() == before
-    write_trace(home / "data.npz", data._replace(obs=data.obs + 1))
+    rows = data.trajectory
+    write_trace(home / "data.npz", data._replace(trajectory=rows._replace(obs=rows.obs + 1)))
     with pytest.raises(GussError, match="is not what this run started from"):
         resume_run(home)
 
