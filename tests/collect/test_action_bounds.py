@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from problems import ACTIONS, make_task
 
 from guss.agent import Agent
-from guss.collect.datasets import Trace
+from guss.collect.datasets import Dataset, logged
 from guss.collect.exploration import explore
-from guss.collect.inputs import Checked
+from guss.collect.inputs import InputChecker
 from guss.envs.adapters import Adapted
 from guss.errors import GussError
 from guss.methods.nets import Policy
@@ -28,7 +28,7 @@ numbers = st.builds(lambda size, sign: sign * size, sizes, st.sampled_from([-1.0
 
 
 def made_by_everyone(actions, key):
-    """Actions [N, A] in every way that planners, baselines and exploration make them."""
+    """Actions [N, A] in every way that planners, policies and exploration make them."""
     keys = jax.random.split(key, 5)
     dist = uniform(actions, 8, 1.0)
     normal = jax.random.normal(keys[0], (20, 8, len(actions.low)))
@@ -67,7 +67,7 @@ def test_actions_of_every_maker_lie_within_any_bounds(ends, seed):
     steps = [np.spacing(np.float32(max(abs(a), abs(b)))) for a, b in zip(low, high, strict=True)]
     assume(all(b - a > 4 * step for a, b, step in zip(low, high, steps, strict=True)))
     actions = ContinuousActions(low, high)
-    checked = Checked(make_task(actions))
+    checker = InputChecker(make_task(actions))
     kinds = (np.float32, np.float64)
     boxes = [spaces.Box(np.asarray(low, kind), np.asarray(high, kind), dtype=kind) for kind in kinds]
     envs = [Adapted(Still(box)) for box in boxes]
@@ -75,26 +75,26 @@ def test_actions_of_every_maker_lie_within_any_bounds(ends, seed):
         array = np.asarray(made)
         assert array.dtype == np.float32
         assert ((array.astype(float) >= low) & (array.astype(float) <= high)).all()
-        np.testing.assert_array_equal(checked.action(array[0], "a step"), array[0])
+        np.testing.assert_array_equal(checker.action(array[0], "a step"), array[0])
         for env in envs:
             env.step(array[-1])
             assert env.env.action_space.contains(env.env.taken[-1])
-    batch = checked.batch(Transition(np.zeros((len(array), 2)), array, None, None, np.zeros((len(array), 2))))
-    np.testing.assert_array_equal(batch.action, array)
+    rows = checker.rows(Transition(np.zeros((len(array), 2)), array, None, None, np.zeros((len(array), 2))))
+    np.testing.assert_array_equal(rows.action, array)
 
 
 @given(numbers, numbers, st.floats(0.001, 1e3))
 def test_bounds_themselves_are_actions_and_what_is_beyond_them_is_refused(one, other, far):
     low, high = min(one, other), max(one, other)
     assume(high - low > 1e-5 * max(abs(low), abs(high)))
-    checked = Checked(make_task(ContinuousActions((low,), (high,))))
+    checker = InputChecker(make_task(ContinuousActions((low,), (high,))))
     for bound in (low, high):
-        action = checked.action([bound], "a step")
+        action = checker.action([bound], "a step")
         assert low <= float(action[0]) <= high
         assert abs(float(action[0]) - bound) <= 2 * np.spacing(np.float32(max(abs(low), abs(high))))
     for beyond in (high + far * (high - low), low - far * (high - low)):
         with pytest.raises(GussError, match=r"the action of a step must be between \["):
-            checked.action([beyond], "a step")
+            checker.action([beyond], "a step")
 
 
 @pytest.mark.parametrize("method", ["guss", "icem"])
@@ -117,9 +117,9 @@ def test_bounds_found_in_data_fit_these_data(scale, kind):
     action[:, 1] = scale * 1.1  # never changes
     action[:, 2] = 0.0
     obs, ends = rng.normal(size=(30, 2)), np.arange(30) % 10 == 9
-    trace = Trace(obs, action, obs, None, None, np.ones(30, bool), ends, ends & False)
-    log = log_of_files(trace, task_of(trace), AgentSettings(), 0)
-    used = np.concatenate([batch.action[0] for batch in log.episodes])
+    data = Dataset(logged(obs, action, obs, end=ends))
+    log = log_of_files(data, task_of(data), AgentSettings(), 0)
+    used = np.concatenate([each.action[0, 0] for each in log.episodes])
     np.testing.assert_allclose(used, action, rtol=2e-7)
     low, high = (np.asarray(x) for x in log.task.actions.bounds())
     assert np.ptp((used[:, 0] - low[0]) / (high[0] - low[0])) > 0.9, "models are shown all of the range"
@@ -148,7 +148,7 @@ def test_a_task_with_other_bounds_than_its_environment_is_refused():
 
 
 def test_whole_numbers_are_not_made_by_cutting():
-    checked = Checked(make_task(ACTIONS["discrete"]))
+    checker = InputChecker(make_task(ACTIONS["discrete"]))
     for action in (1.7, 2**32 + 1, 4, -1):
         with pytest.raises(GussError, match="must be whole numbers between 0 and 3, got"):
-            checked.action(action, "a step")
+            checker.action(action, "a step")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from problems import ACTIONS, make_task
 
-from guss.collect.compiled import run_episodes
 from guss.envs.toy import SafeToyEnv, toy_task
 from guss.errors import GussError
+from guss.methods.planning import run_episodes
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.runs.compile_clock import CompileClock
@@ -21,25 +21,27 @@ def run(**options):
 
 
 def test_episodes_are_what_the_environment_says():
-    episodes = run()
-    moves = jax.device_get(episodes.transition)
-    assert moves.obs.shape == (6, 3, 2)
-    assert moves.cost.shape == (6, 3, 1)
+    trajectory = run()
+    assert trajectory.obs.shape == (3, 1, 6, 2)
+    assert trajectory.cost.shape == (3, 1, 6, 1)
+    assert trajectory.valid.all()
     env = SafeToyEnv()
     for seed in range(3):
         obs, _ = env.reset()
         for t in range(6):
-            np.testing.assert_array_equal(moves.obs[t, seed], obs)
-            obs, reward, _, _, info = env.step(moves.action[t, seed] + 1)
-            np.testing.assert_array_equal(moves.next_obs[t, seed], obs)
-            assert (moves.reward[t, seed], moves.cost[t, seed, 0]) == (reward, info["cost"])
-    assert (np.asarray(episodes.diagnostics.evaluated) == 50).all()
+            now = jax.tree.map(lambda x, at=(seed, 0, t): x[at], trajectory)
+            np.testing.assert_array_equal(now.obs, obs)
+            obs, reward, _, _, info = env.step(now.action + 1)
+            np.testing.assert_array_equal(now.next_obs, obs)
+            assert (now.reward, now.cost[0]) == (reward, info["cost"])
+    assert trajectory.aux.diagnostics.evaluated.shape == (3, 1, 6)
+    assert (trajectory.aux.diagnostics.evaluated == 50).all()
 
 
 def test_the_bits_do_not_depend_on_how_often_the_program_is_entered_and_progress_is_told():
-    seen = []
-    parts = run(steps_per_call=2, on_progress=seen.append)
-    assert seen == [2, 4, 6]
+    steps = []
+    parts = run(steps_per_call=2, on_progress=steps.append)
+    assert steps == [2, 4, 6]
     whole = run()
     assert jax.tree.all(jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b)), whole, parts))
 

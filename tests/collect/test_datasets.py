@@ -10,22 +10,23 @@ from hypothesis import strategies as st
 from guss.agent import Agent
 from guss.cli.run import Run
 from guss.collect.datasets import (
-    ARRAYS,
     FORMATS,
-    Trace,
+    Dataset,
     find_traces,
     join,
-    pieces,
     read_trace,
     read_traces,
+    split_episodes,
     write_trace,
 )
-from guss.collect.inputs import Checked, costs_in_order
+from guss.collect.inputs import InputChecker, costs_in_order
 from guss.constraint import Constraint
 from guss.envs import make_task
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
+from guss.methods.planning import outcomes_of
 from guss.runs.store import digest_of
+from guss.types import Trajectory
 
 
 def arrays(rows, seed=0, **more):
@@ -35,9 +36,14 @@ def arrays(rows, seed=0, **more):
     return {"obs": obs[:-1], "action": action, "next_obs": obs[1:], **more}
 
 
-def as_trace(tmp_path, **held):
+def as_dataset(tmp_path, **held):
     np.savez(tmp_path / "log.npz", **held)
     return read_trace(tmp_path / "log.npz")
+
+
+def read_rows(*arguments):
+    """What a file holds, as a trajectory [N, …]."""
+    return read_trace(*arguments).trajectory
 
 
 @pytest.mark.parametrize("ending", FORMATS)
@@ -50,21 +56,27 @@ def test_what_was_written_is_read_bit_by_bit(tmp_path_factory, ending, lengths, 
     skip = np.arange(rows) % 3 == 0
     cost = np.ones((rows, 2), np.float32)
     held = arrays(rows, reward=np.asarray(values, np.float32), cost=cost, truncated=ends, skip=skip)
-    trace = as_trace(folder, **held)
-    write_trace(folder / f"copy{ending}", trace, seed=np.zeros(rows, int))
+    whole = as_dataset(folder, **held)
+    write_trace(folder / f"copy{ending}", whole, seed=np.zeros(rows, int))
     copy = read_trace(folder / f"copy{ending}")
     assert copy.cost_names is None
-    for name, value in zip(trace._fields[:ARRAYS], trace, strict=False):
-        np.testing.assert_array_equal(getattr(copy, name).astype(value.dtype), value, err_msg=name)
-    assert trace.use.tolist() == (~skip).tolist()
-    assert [len(piece.obs) for piece in pieces(copy, 100)] == lengths
-    assert [len(piece.obs) for piece in pieces(copy, 2)] == [n for k in lengths for n in [2] * (k // 2) + [1] * (k % 2)]
-    np.testing.assert_array_equal(join(pieces(copy, 3)).obs, copy.obs)
+    columns = dict(zip(Trajectory._fields[:-1], whole.trajectory[:-1], strict=True))
+    assert all(isinstance(value, np.ndarray) and len(value) == rows for value in columns.values())
+    for name, value in columns.items():
+        np.testing.assert_array_equal(getattr(copy.trajectory, name).astype(value.dtype), value, err_msg=name)
+    assert whole.trajectory.done.tolist() == ends.tolist()
+    assert whole.trajectory.learnable.tolist() == (~skip).tolist()
+    assert [each.num_rows for each in split_episodes(copy, 100)] == lengths
+    halves = [n for k in lengths for n in [2] * (k // 2) + [1] * (k % 2)]
+    assert [each.num_rows for each in split_episodes(copy, 2)] == halves
+    np.testing.assert_array_equal(join(split_episodes(copy, 3)).trajectory.obs, copy.trajectory.obs)
 
 
 def test_flags_are_written_as_booleans_whatever_they_came_as(tmp_path):
-    obs, flags = np.zeros((2, 1), np.float32), [np.asarray(values) for values in ([1, 0], [0, 1], [0, 1])]
-    write_trace(tmp_path / "log.npz", Trace(obs, obs, obs, None, None, *flags))
+    obs, none = np.zeros((2, 1), np.float32), np.zeros(2, int)
+    flags = {"terminated": np.asarray([0, 1]), "truncated": none, "stopped": none}
+    rows = Trajectory(obs, obs, None, None, obs, **flags, valid=none + 1, learnable=np.asarray([1, 0]))
+    write_trace(tmp_path / "log.npz", Dataset(rows))
     with np.load(tmp_path / "log.npz") as file:
         held = {name: file[name] for name in ("terminated", "truncated", "skip")}
     assert {value.dtype for value in held.values()} == {np.dtype(bool)}
@@ -79,30 +91,29 @@ def test_a_plain_log_without_what_follows_is_enough(tmp_path):
     (tmp_path / "log.csv").write_text(
         "time,temperature,valve,run\n0,20.0,0.5,1\n1,20.5,0.75,1\n2,21.0,1,1\n0,19.0,-1,2\n1,18.0,-1,2\n"
     )
-    trace = read_trace(tmp_path / "log.csv", {"obs": ["temperature"], "action": ["valve"], "episode": ["run"]})
-    assert trace.obs.tolist() == [[20.0], [20.5], [19.0]]
-    assert trace.next_obs.tolist() == [[20.5], [21.0], [18.0]]
-    assert trace.action.tolist() == [[0.5], [0.75], [-1.0]]
-    assert trace.end.tolist() == [False, True, True]
-    assert trace.use.all()
-    assert trace.reward is None
+    rows = read_rows(tmp_path / "log.csv", {"obs": ["temperature"], "action": ["valve"], "episode": ["run"]})
+    assert rows.obs.tolist() == [[20.0], [20.5], [19.0]]
+    assert rows.next_obs.tolist() == [[20.5], [21.0], [18.0]]
+    assert rows.action.tolist() == [[0.5], [0.75], [-1.0]]
+    assert rows.done.tolist() == [False, True, True]
+    assert rows.learnable.all()
+    assert rows.reward is None
 
 
 def test_words_for_yes_and_no_and_a_byte_order_mark(tmp_path):
     text = "\ufeffobs,action,next_obs,skip,terminated\n1,0,2,False,false\n2,0,3,TRUE,True\n5,0,6,0,1\n"
     (tmp_path / "log.csv").write_text(text)
-    trace = read_trace(tmp_path / "log.csv")
-    assert trace.use.tolist() == [True, False, True]
-    assert trace.end.tolist() == [False, True, True]
-    assert trace.obs.tolist() == [[1.0], [2.0], [5.0]]
+    rows = read_rows(tmp_path / "log.csv")
+    assert rows.learnable.tolist() == [True, False, True]
+    assert rows.done.tolist() == [False, True, True]
+    assert rows.obs.tolist() == [[1.0], [2.0], [5.0]]
 
 
 def test_folders_are_read_in_order(tmp_path):
     for number in (10, 2, 1):
         np.savez(tmp_path / f"seed0-ep{number}.npz", **arrays(number))
     assert [path.stem for path in find_traces([tmp_path])] == ["seed0-ep1", "seed0-ep2", "seed0-ep10"]
-    trace = read_traces([tmp_path])
-    assert np.flatnonzero(trace.end).tolist() == [0, 2, 12]
+    assert np.flatnonzero(read_traces([tmp_path]).trajectory.done).tolist() == [0, 2, 12]
     (tmp_path / "run" / "traces").mkdir(parents=True)
     with pytest.raises(GussError, match=r"no traces in .*/run/traces; looked for .npz, .csv, .parquet"):
         read_traces([tmp_path / "run"])
@@ -113,13 +124,13 @@ def test_folders_are_read_in_order(tmp_path):
 def test_one_column_may_stand_for_a_plain_number(tmp_path):
     task = make_task("safe-acrobot")
     obs = np.zeros((2, task.observations.size))
-    trace = as_trace(tmp_path, obs=obs, action=np.asarray([[0.0], [2.0]]), next_obs=obs)
-    action = Checked(task).batch(trace)[1]
+    data = as_dataset(tmp_path, obs=obs, action=np.asarray([[0.0], [2.0]]), next_obs=obs)
+    action = InputChecker(task).rows(data).action
     assert action.shape == (2,)
     assert action.dtype == np.int32
-    trace = as_trace(tmp_path, obs=obs, action=np.asarray([0.5, 1.0]), next_obs=obs)
+    data = as_dataset(tmp_path, obs=obs, action=np.asarray([0.5, 1.0]), next_obs=obs)
     with pytest.raises(GussError, match=r"must be whole numbers between 0 and 2, got 0.5 in row 0"):
-        Checked(task).batch(trace)
+        InputChecker(task).rows(data)
 
 
 BAD = {
@@ -157,9 +168,9 @@ def test_files_that_are_not_traces_are_told(tmp_path):
     with pytest.raises(GussError, match="a single array without a name"):
         read_trace(tmp_path / "plain.npz")
     with pytest.raises(GussError, match=r"reward has shape \(2,\), but obs has 3 rows"):
-        as_trace(tmp_path, **arrays(3, reward=np.zeros(2)))
+        as_dataset(tmp_path, **arrays(3, reward=np.zeros(2)))
     with pytest.raises(GussError, match="action must hold numbers, got <U1"):
-        as_trace(tmp_path, obs=np.zeros(2), action=np.asarray(["a", "b"]))
+        as_dataset(tmp_path, obs=np.zeros(2), action=np.asarray(["a", "b"]))
     (tmp_path / "log.csv").write_text("obs,action\n1,2\n2,3\n")
     with pytest.raises(GussError, match=r"unknown column of .* 'temprature'"):
         read_trace(tmp_path / "log.csv", {"obs": ["temprature"]})
@@ -173,11 +184,11 @@ def test_rows_that_a_task_cannot_have_are_told(tmp_path):
     held = arrays(3)
     held["action"][1] = 5.0
     with pytest.raises(GussError, match=r"between \[-2.0\] and \[2.0\], got \[5.0\] in row 1 \(and 0 more\)"):
-        Checked(pendulum_task()).batch(as_trace(tmp_path, **held))
+        InputChecker(pendulum_task()).rows(as_dataset(tmp_path, **held))
     held = arrays(3)
     held["next_obs"][2, 1] = np.nan
     with pytest.raises(GussError, match=r"next_obs of the trace is not finite in row 2, sin\(angle\)"):
-        Checked(pendulum_task()).batch(as_trace(tmp_path, **held))
+        InputChecker(pendulum_task()).rows(as_dataset(tmp_path, **held))
 
 
 def test_nothing_in_a_trace_is_executed(tmp_path):
@@ -217,19 +228,23 @@ def test_costs_go_to_the_constraints_of_their_names(tmp_path, ending):
     task, path = plant(), tmp_path / f"log{ending}"
     swapped = read_trace(log_with(path, cost_wet=WET, cost_hot=HOT))
     assert swapped.cost_names == ("wet", "hot")
-    told = Checked(task).batch(swapped).told
-    np.testing.assert_array_equal(told[:, 1:3].T, [HOT, WET])
-    for piece in pieces(swapped, 2):
-        np.testing.assert_array_equal(Checked(task).batch(piece).told[:, 1], piece.cost[:, 1])
+    cost = InputChecker(task).rows(swapped).cost
+    np.testing.assert_array_equal(cost.T, [HOT, WET])
+    outcomes = outcomes_of(task, InputChecker(task).dataset(swapped, num_seeds=2))
+    assert outcomes.shape == (2, 1, 3, 4)
+    for each in outcomes[:, 0]:
+        np.testing.assert_array_equal(each[:, 1:3].T, [HOT, WET])
+    for each in split_episodes(swapped, 2):
+        np.testing.assert_array_equal(InputChecker(task).rows(each).cost[:, 0], each.trajectory.cost[:, 1])
     write_trace(tmp_path / f"copy{ending}", swapped)
     assert read_trace(tmp_path / f"copy{ending}").cost_names == ("wet", "hot")
     for costs in ({"cost_0": HOT, "cost_1": WET}, {"cost_1": WET, "cost_0": HOT}):
         numbered = read_trace(log_with(path, **costs))
         assert numbered.cost_names is None
-        np.testing.assert_array_equal(Checked(task).batch(numbered).told, told)
+        np.testing.assert_array_equal(InputChecker(task).rows(numbered).cost, cost)
     by_position = read_trace(log_with(path, cost_wet=WET, cost_hot=HOT), {"cost": ["cost_wet", "cost_hot"]})
     assert by_position.cost_names is None
-    np.testing.assert_array_equal(Checked(task).batch(by_position).told[:, 1:3].T, [WET, HOT])
+    np.testing.assert_array_equal(InputChecker(task).rows(by_position).cost.T, [WET, HOT])
 
 
 @pytest.mark.parametrize("ending", FORMATS)
@@ -251,14 +266,14 @@ def test_costs_whose_names_do_not_say_which_they_are_are_refused(tmp_path, endin
     path = tmp_path / f"log{ending}"
     log_with(path, **{f"cost_{name}" if name else "cost": HOT for name in names})
     with pytest.raises(GussError, match=words):
-        Checked(plant()).batch(read_trace(path))
+        InputChecker(plant()).rows(read_trace(path))
 
 
 def test_a_part_is_of_one_kind_of_columns(tmp_path):
     (tmp_path / "log.csv").write_text("obs,obs_0,action\n1,2,3\n4,5,6\n")
     with pytest.raises(GussError, match="has the columns obs, obs_0, of more than one kind; keep obs, or obs_0, "):
         read_trace(tmp_path / "log.csv")
-    assert read_trace(tmp_path / "log.csv", {"obs": ["obs_0"]}).obs.tolist() == [[2.0]]
+    assert read_rows(tmp_path / "log.csv", {"obs": ["obs_0"]}).obs.tolist() == [[2.0]]
     with pytest.raises(GussError, match="obs is columns that differ, got obs, obs"):
         read_trace(tmp_path / "log.csv", {"obs": ["obs", "obs"]})
 
@@ -267,8 +282,8 @@ def test_an_array_may_be_named_like_a_column(tmp_path):
     np.savez(
         tmp_path / "log.npz", warm=np.asarray([1.0, 2.0]), valve=np.asarray([0.5, 0.5]), cold=np.asarray([3.0, 4.0])
     )
-    trace = read_trace(tmp_path / "log.npz", {"obs": ["cold", "warm"], "action": ["valve"]})
-    assert trace.obs.tolist() == [[3.0, 1.0]]
+    rows = read_rows(tmp_path / "log.npz", {"obs": ["cold", "warm"], "action": ["valve"]})
+    assert rows.obs.tolist() == [[3.0, 1.0]]
     np.savez(tmp_path / "log.npz", obs_0=np.zeros(2), obs_1=np.zeros(3), action=np.zeros(2))
     with pytest.raises(GussError, match=r"the columns of obs must be of one length, got the shapes \(2,\), \(3,\)"):
         read_trace(tmp_path / "log.npz")
@@ -280,9 +295,9 @@ def test_an_array_may_be_named_like_a_column(tmp_path):
 def test_files_are_joined_by_the_names_of_their_costs(tmp_path):
     log_with(tmp_path / "1.csv", cost_wet=WET, cost_hot=HOT)
     log_with(tmp_path / "2.npz", cost_hot=HOT, cost_wet=WET)
-    trace = read_traces([tmp_path])
-    assert trace.cost_names == ("wet", "hot")
-    np.testing.assert_array_equal(trace.cost.T, [WET + WET, HOT + HOT])
+    joined = read_traces([tmp_path])
+    assert joined.cost_names == ("wet", "hot")
+    np.testing.assert_array_equal(joined.trajectory.cost.T, [WET + WET, HOT + HOT])
     log_with(tmp_path / "3.csv", cost_hot=HOT, cost_damp=WET)
     with pytest.raises(GussError, match=r"3.csv names the costs hot, damp, .*1.csv has wet, hot; they must be"):
         read_traces([tmp_path])
@@ -300,7 +315,7 @@ def test_files_are_joined_by_the_names_of_their_costs(tmp_path):
 def test_an_agent_and_a_run_start_from_costs_by_name(tmp_path, monkeypatch):
     path = log_with(tmp_path / "log.csv", cost_wet=WET, cost_hot=HOT)
     agent = Agent(plant(), traces=[path], method="rs", horizon=2, budget=4, net={"hidden": [4]})
-    np.testing.assert_array_equal(np.asarray(agent.learner.data.told)[0, :3, 1:3].T, [HOT, WET])
+    np.testing.assert_array_equal(np.asarray(agent.state.data.outcomes)[0, :3, 1:3].T, [HOT, WET])
     (tmp_path / "own.py").write_text(
         "from guss.constraint import Constraint\nfrom guss.envs.pendulum import pendulum_task\n"
         "make = lambda: pendulum_task().replace(constraints=(Constraint('hot'), Constraint('wet')), name='plant')\n"
@@ -308,7 +323,7 @@ def test_an_agent_and_a_run_start_from_costs_by_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = Run(env="own.py:make", data=(path,))._data()
     assert data.cost_names is None
-    np.testing.assert_array_equal(data.cost.T, [HOT, WET])
+    np.testing.assert_array_equal(data.trajectory.cost.T, [HOT, WET])
     plain = read_trace(log_with(tmp_path / "plain.csv", cost_0=HOT, cost_1=WET))
     assert digest_of(data) == digest_of(plain), "in the order of the constraints, names make no difference"
     named = read_trace(path)
@@ -337,4 +352,4 @@ def test_an_agent_and_a_run_start_from_costs_by_name(tmp_path, monkeypatch):
 def test_marks_and_costs_that_mean_nothing_are_refused(tmp_path, columns, words):
     held = PARTS | {"cost": np.zeros(3)} | {name: np.asarray(value) for name, value in columns.items()}
     with pytest.raises(GussError, match=words):
-        Checked(plant().replace(constraints=(Constraint("hot"),))).batch(as_trace(tmp_path, **held))
+        InputChecker(plant().replace(constraints=(Constraint("hot"),))).rows(as_dataset(tmp_path, **held))

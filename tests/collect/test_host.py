@@ -7,12 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from guss.runs.planning_loop import PlanningLoop
 
 from guss.agent import Agent
 from guss.collect.datasets import read_trace
-from guss.collect.host import play, random_actor
-from guss.collect.host_envs import _info_of, derived_seed, make_fleet, reported_costs
+from guss.collect.host import exploring, play
+from guss.collect.host_envs import _info_of, derived_seed, make_envs, reported_costs
 from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
 from guss.errors import GussError
@@ -21,6 +20,7 @@ from guss.models.training import FitSettings
 from guss.runs.config import RunConfig
 from guss.runs.lifecycle import resume_run, run_one
 from guss.runs.store import read_lines, trace_path
+from guss.runs.trainer import Trainer
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations
 
@@ -113,38 +113,45 @@ def config(**changes):
     return RunConfig(**(values | changes))
 
 
-def keys(count=2):
-    return jax.random.split(jax.random.key(0), count)
+def keys(seeds=2, num_envs=1):
+    return jax.random.split(jax.random.key(0), (seeds, num_envs))
 
 
-def test_a_fleet_does_what_single_environments_do():
-    fleet = make_fleet(cart_task(), ENVS["cart"].item, (3, 4), 60.0)
-    actor = random_actor(cart_task(), keys(), "smooth")
-    played = play([(fleet, actor)], 2)
-    actions = np.stack([actor(np.zeros((2, 2), np.float32), t) for t in range(LENGTH)])
-    np.testing.assert_array_equal(played.moves.action, actions)
-    assert played.length.tolist() == [LENGTH] * 2
-    assert not played.terminated.any()
-    for i, seed in enumerate((3, 4)):
+@pytest.mark.parametrize("num_envs", [1, 3])
+def test_environments_stepped_together_do_what_single_ones_do(num_envs):
+    envs = make_envs(cart_task(), ENVS["cart"].item, (3, 4), 60.0, num_envs)
+    act = exploring(cart_task(), keys(2, num_envs), "smooth")
+    trajectory, failures = play([(envs, act)], 2)
+    assert failures == {}
+    each = [act(np.zeros((2 * num_envs, 2), np.float32), t) for t in range(LENGTH)]
+    assert all(aux == () for _, aux in each)
+    actions = np.stack([action for action, _ in each], axis=1).reshape(2, num_envs, LENGTH, 1)
+    np.testing.assert_array_equal(trajectory.action, actions)
+    assert trajectory.lengths.tolist() == [[LENGTH] * num_envs] * 2
+    assert not trajectory.terminated.any()
+    assert trajectory.truncated[..., -1].all()
+    assert trajectory.done.sum() == 2 * num_envs
+    for at in np.ndindex(2, num_envs):
         env = Cart()
-        obs, _ = env.reset(seed=derived_seed(seed, 2))
+        obs, _ = env.reset(seed=derived_seed((3, 4)[at[0]], 2 + at[1]))
         for t in range(LENGTH):
-            np.testing.assert_array_equal(played.moves.obs[t, i], obs)
-            obs, reward, _, _, info = env.step(actions[t, i])
-            np.testing.assert_array_equal(played.moves.next_obs[t, i], obs)
-            np.testing.assert_allclose(played.moves.reward[t, i], reward, rtol=1e-6)
-            assert played.moves.cost[t, i, 0] == info["cost"]
-            assert played.use[t, i] == (not info["skip"])
+            now = jax.tree.map(lambda x, at=(*at, t): x[at], trajectory)
+            np.testing.assert_array_equal(now.obs, obs)
+            obs, reward, _, _, info = env.step(now.action)
+            np.testing.assert_array_equal(now.next_obs, obs)
+            np.testing.assert_allclose(now.reward, reward, rtol=1e-6)
+            assert now.cost[0] == info["cost"]
+            assert now.learnable == (not info["skip"])
 
 
 @pytest.mark.parametrize("env", ["cart", "cart-tells-all", "cart-tells-nothing"])
 def test_costs_are_the_environments_own_or_the_tasks(env):
     """By name, as a single number, or by the Task's functions where the environment tells none."""
-    fleet = make_fleet(cart_task(), ENVS[env].item, (0, 1, 2), 60.0)
-    moves = play([(fleet, lambda obs, t: np.ones((3, 1), np.float32))], 0).moves
-    assert moves.cost.shape == (LENGTH, 3, 1)
-    np.testing.assert_array_equal(moves.cost[..., 0], moves.next_obs[..., 0] > 1.0)
-    assert moves.cost.any()
+    envs = make_envs(cart_task(), ENVS[env].item, (0, 1, 2), 60.0)
+    trajectory, _ = play([(envs, lambda obs, t: (np.ones((3, 1), np.float32), ()))], 0)
+    assert trajectory.cost.shape == (3, 1, LENGTH, 1)
+    np.testing.assert_array_equal(trajectory.cost[..., 0], trajectory.next_obs[..., 0] > 1.0)
+    assert trajectory.cost.any()
 
 
 def test_reported_costs_are_taken_by_name():
@@ -159,14 +166,14 @@ def test_reported_costs_are_taken_by_name():
 
 def test_what_is_skipped_is_not_learned_from(tmp_path):
     home = run_one(config(), tmp_path, ORIGIN)
-    loop = PlanningLoop(config())
-    loop.episode()
-    data = jax.device_get(loop.learner.data)
+    trainer = Trainer(config())
+    trainer.iterate()
+    data = jax.device_get(trainer.state.data)
     assert data.filled.tolist() == [LENGTH] * 2
     assert data.use[:, :LENGTH].sum(axis=1).tolist() == [LENGTH - 1] * 2
     assert not data.use[:, 4].any()  # the jump
-    trace = read_trace(trace_path(home, 3, 0))
-    assert np.flatnonzero(~trace.use).tolist() == [4]
+    stored = read_trace(trace_path(home, 3, 0)).trajectory
+    assert np.flatnonzero(~stored.learnable).tolist() == [4]
 
 
 def test_episodes_may_end_early_each_for_itself(tmp_path):
@@ -220,7 +227,7 @@ def test_an_agent_takes_a_host_environment_by_name():
     agent = Agent("cart", method="s-rs", horizon=3, budget=8, model="dmdn", net={"hidden": (8,)}, fit={"epochs": 3})
     (first,) = agent.learn(1)
     assert first.steps == LENGTH
-    assert jax.device_get(agent.learner.data.use)[0, :LENGTH].sum() == LENGTH - 1
+    assert jax.device_get(agent.state.data.use)[0, :LENGTH].sum() == LENGTH - 1
     agent.learn(1)
     assert agent.history[-1].phase == "plan"
 
@@ -228,9 +235,9 @@ def test_an_agent_takes_a_host_environment_by_name():
 def test_margins_are_planned_with_and_not_judged_by():
     """A run with a margin stores costs as they are, and says in its config what the margin was."""
     strict = config(env="safe-pendulum", planning_margin=0.2, model="oracle", method="s-rs")
-    loop = PlanningLoop(strict)
-    wide = {name: float(value) for name, value in loop.planned.constraints[0].cost.params.items()}
-    narrow = {name: float(value) for name, value in loop.task.constraints[0].cost.params.items()}
+    trainer = Trainer(strict)
+    wide = {name: float(value) for name, value in trainer.planning_task.constraints[0].cost.params.items()}
+    narrow = {name: float(value) for name, value in trainer.task.constraints[0].cost.params.items()}
     assert np.isclose(wide["low"], narrow["low"] - 0.2)
     assert np.isclose(wide["high"], narrow["high"] + 0.2)
     assert json.loads(json.dumps(strict.to_json()))["planning_margin"] == 0.2
@@ -241,14 +248,13 @@ def test_margins_are_planned_with_and_not_judged_by():
 def test_overlapping_changes_nothing_but_the_time(env):
     """Two halves, planned for in turns, do what all of them do together; 3 seeds make unequal halves."""
     ways = [config(env=env, seeds=(3, 4, 5), overlap=overlap) for overlap in (False, True)]
-    together, halves = (PlanningLoop(way) for way in ways)
-    assert [fleet.seeds for fleet in halves.fleets] == [(3, 4), (5,)]
+    together, halves = (Trainer(way) for way in ways)
+    assert [envs.seeds for envs in halves.collector.env_groups] == [(3, 4), (5,)]
     for _ in range(2):
-        ([one], *_), ([other], *_) = together.episode(), halves.episode()
-        np.testing.assert_array_equal(one.use, other.use)
-        np.testing.assert_array_equal(one.length, other.length)
-        for i, count in enumerate(one.length):
-            for mine, theirs in zip(one.moves, other.moves, strict=True):
-                np.testing.assert_allclose(mine[:count, i], theirs[:count, i], atol=1e-4)
+        one, other = (trainer.iterate().trajectory for trainer in (together, halves))
+        for name in ("terminated", "truncated", "stopped", "valid", "learnable"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+        for mine, theirs in zip(one[:5], other[:5], strict=True):
+            np.testing.assert_allclose(mine[one.valid], theirs[one.valid], atol=1e-4)
     assert ways[1].to_json()["overlap"]
     assert "overlap" not in ways[0].to_json()

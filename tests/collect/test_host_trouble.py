@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from guss.runs.planning_loop import PlanningLoop
 
 from guss.agent import Agent
-from guss.collect.host_envs import MOST_FAILURES
+from guss.collect.host_envs import MOST_FAILURES, derived_seed
 from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
 from guss.envs.adapters import Adapted, describe
@@ -22,6 +21,8 @@ from guss.models.training import FitSettings
 from guss.runs.config import RunConfig
 from guss.runs.lifecycle import resume_run, run_one
 from guss.runs.store import read_lines, run_folder
+from guss.runs.trainer import Trainer
+from guss.types import Transition
 
 LENGTH = 12
 ORIGIN = {"command": "test"}
@@ -98,8 +99,6 @@ BREAKS: set[int] = set()
 
 
 def break_in(*pairs):
-    from guss.collect.host_envs import derived_seed
-
     BREAKS.clear()
     BREAKS.update(derived_seed(seed, episode) for seed, episode in pairs)
 
@@ -139,11 +138,12 @@ def test_failures_count_only_one_after_another(tmp_path):
 
 def test_what_was_seen_before_it_broke_is_learned_from(tmp_path):
     break_in((4, 0))
-    loop = PlanningLoop(config(add("slope-learns", trouble=falls_apart)))
-    [played], *_ = loop.episode()
-    assert played.use.sum(axis=0).tolist() == [LENGTH, 5]
-    assert jax.device_get(loop.learner.data.use).sum(axis=1).tolist() == [LENGTH, 5]
-    loop.episode()  # and planned with
+    trainer = Trainer(config(add("slope-learns", trouble=falls_apart)))
+    trajectory = trainer.iterate().trajectory
+    assert trajectory.learnable.sum(axis=2).tolist() == [[LENGTH], [5]]
+    assert trajectory.truncated[1, 0].tolist() == [t == 4 for t in range(LENGTH)], "it ended with the last whole step"
+    assert jax.device_get(trainer.state.data.use).sum(axis=1).tolist() == [LENGTH, 5]
+    trainer.iterate()  # and planned with
 
 
 def always(env):
@@ -151,7 +151,7 @@ def always(env):
         raise RuntimeError("no power")
 
 
-def at_once(env):
+def immediately(env):
     if Slope.made > 1:  # the first is only described
         raise RuntimeError("no power")
 
@@ -170,7 +170,7 @@ def test_an_environment_that_keeps_breaking_ends_the_run(tmp_path):
 @pytest.mark.parametrize(("when", "told"), [("trouble", "fails on the first step"), ("on_reset", "cannot be reset")])
 def test_an_environment_that_cannot_begin_is_told_at_once(tmp_path, when, told):
     Slope.made = 0
-    name = add(f"slope-never-{when.replace('_', '-')}", **{when: at_once})
+    name = add(f"slope-never-{when.replace('_', '-')}", **{when: immediately})
     with pytest.raises(GussError, match=f"{told} .*RuntimeError: no power"):
         run_one(config(name, method="random"), tmp_path, ORIGIN)
 
@@ -210,21 +210,22 @@ def test_a_hard_limit_ends_the_episode_also_of_random_actions(tmp_path, method):
 
 def test_hard_limits_of_compiled_tasks_end_episodes_too(tmp_path):
     """Steps after the stop are computed and thrown away: they are not recorded and not learned from."""
-    loop = PlanningLoop(config("safe-pendulum", hard=("unsafe_angle",), seeds=tuple(range(6)), method="random"))
+    trainer = Trainer(config("safe-pendulum", hard=("unsafe_angle",), seeds=tuple(range(6)), method="random"))
     for _ in range(2):
-        [played], *_ = loop.episode()
-        violated = np.asarray(played.moves.cost)[..., 0] > 0
+        trajectory = trainer.iterate().trajectory
+        violated = trajectory.cost[..., 0] > 0
         for i in range(6):
-            stop = np.flatnonzero(violated[:, i])
-            assert played.stopped[i] == (len(stop) > 0)
-            assert played.length[i] == (stop[0] + 1 if len(stop) else 200)
-            assert played.use[:, i].sum() == played.length[i]
-    assert not np.asarray(loop.task.soft).any()
+            stop = np.flatnonzero(violated[i, 0])
+            assert trajectory.stopped[i, 0].any() == (len(stop) > 0)
+            assert trajectory.lengths[i, 0] == (stop[0] + 1 if len(stop) else 200)
+            assert trajectory.learnable[i, 0].sum() == trajectory.lengths[i, 0]
+            assert np.flatnonzero(trajectory.done[i, 0]).tolist() == [trajectory.lengths[i, 0] - 1]
+    assert not np.asarray(trainer.task.soft).any()
 
 
 def test_an_unknown_hard_limit_is_told():
     with pytest.raises(GussError, match=r"'unsafe'\. Did you mean 'unsafe_angle'"):
-        PlanningLoop(config("safe-pendulum", hard=("unsafe",)))
+        Trainer(config("safe-pendulum", hard=("unsafe",)))
 
 
 def test_an_agent_stops_and_says_so():
@@ -241,15 +242,9 @@ def test_an_agent_stops_and_says_so():
         action = own.act(obs)
         next_obs, reward, _, _, info = env.step(action)
         costs = [info["costs"][name] for name in ("far", "edge", "red_button")]
-        over = own.observe(guss_transition(obs, action, reward, costs, next_obs))
+        over = own.observe(Transition(obs, action, reward, costs, next_obs))
         obs = next_obs
     assert own.history[-1].hard_stop
-
-
-def guss_transition(*parts):
-    from guss.types import Transition
-
-    return Transition(*parts)
 
 
 def beyond(obs, action, next_obs):

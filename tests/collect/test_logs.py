@@ -9,7 +9,7 @@ import pytest
 
 from guss import Agent
 from guss.collect.datasets import read_traces
-from guss.collect.inputs import Checked
+from guss.collect.inputs import InputChecker
 from guss.constraint import Constraint
 from guss.errors import GussError, GussWarning
 from guss.runs.fit import task_of
@@ -40,9 +40,9 @@ def test_text_that_is_not_needed_is_mentioned_once_for_all_files(tmp_path):
     for i in range(3):
         write_csv(tmp_path / f"{i}.csv")
     with pytest.warns(GussWarning, match=r"0\.csv: columns that hold no numbers are not used: when, note$") as caught:
-        trace = read_traces([tmp_path], COLUMNS)
+        data = read_traces([tmp_path], COLUMNS)
     assert len(caught) == 1
-    assert trace.obs.shape == (33, 2)
+    assert data.trajectory.obs.shape == (33, 2)
     table = {"when": ["a", "b", None], "temperature": [1.0, 2.0, 3.0], "pressure": [1, 2, 3], "valve": [0.1, 0.2, 0.3]}
     pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "log.parquet")
     with pytest.warns(GussWarning, match=r"log\.parquet: columns that hold no numbers are not used: when$"):
@@ -61,7 +61,7 @@ def test_names_of_columns_become_names_of_dimensions(tmp_path):
         agent = Agent(plant(), traces=[path], columns=COLUMNS, **SMALL)
     assert agent.task.observations.names == ("temperature", "pressure")
     assert agent.task.actions.labels == ("valve",)
-    assert agent.learner.rows == 11
+    assert agent.num_transitions == 11
     assert agent.settings.initial_episodes == 0
     with pytest.raises(GussError, match="step 0 is not finite in pressure"):
         agent.act([0.5, np.nan])
@@ -84,11 +84,11 @@ def test_data_that_do_not_say_where_the_system_ended_are_warned_of_where_that_is
     silent = read_traces([write_csv(tmp_path / "silent.csv", **numbers)], COLUMNS)
     told = read_traces([write_csv(tmp_path / "told.csv", **numbers, terminated=[0] * 12)], COLUMNS)
     with pytest.warns(GussWarning, match=r"no column `terminated`.*never ends an episode itself"):
-        Checked(plant(learns_end=True)).batch(silent)
+        InputChecker(plant(learns_end=True)).rows(silent)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Checked(plant(learns_end=True)).batch(told)
-        Checked(plant(learns_end=False)).batch(silent)
+        InputChecker(plant(learns_end=True)).rows(told)
+        InputChecker(plant(learns_end=False)).rows(silent)
 
 
 @pytest.mark.parametrize(

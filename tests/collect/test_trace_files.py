@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from guss import checkpoint
-from guss.collect.datasets import ARRAYS, Trace, read_trace, read_traces, write_trace
+from guss.collect.datasets import Dataset, logged, read_trace, read_traces, trace_columns, write_trace
 from guss.collect.tables import SEAL, _check_pages
 from guss.errors import GussError, GussWarning
 from guss.limits import MAX_DATA, Budget
@@ -31,11 +31,12 @@ def example(rows=60):
     cost = (rng.random((rows, 2)) > 0.5).astype(np.float32)
     action, reward = rng.normal(size=(rows, 1)).astype(np.float32), rng.normal(size=rows).astype(np.float32)
     ends = count % 20 == 19
-    return Trace(obs[:-1], action, obs[1:], reward, cost, count % 7 != 0, ends, ends & (count > 30), ("hot", "wet"))
+    flags = {"learnable": count % 7 != 0, "end": ends, "terminated": ends & (count > 30)}
+    return Dataset(logged(obs[:-1], action, obs[1:], reward, cost, **flags), ("hot", "wet"))
 
 
 def equal(one, other):
-    arrays = zip(one[:ARRAYS], other[:ARRAYS], strict=True)
+    arrays = zip(one.trajectory[:-1], other.trajectory[:-1], strict=True)
     return one.cost_names == other.cost_names and all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in arrays)
 
 
@@ -76,11 +77,11 @@ def test_a_sealed_parquet_file_is_a_plain_one_with_page_checksums(tmp_path):
     path, again, trace = tmp_path / "log.parquet", tmp_path / "again.parquet", example()
     write_trace(path, trace)
     table = pyarrow.parquet.read_table(path, page_checksum_verification=True)
-    np.testing.assert_array_equal(table["cost_wet"], trace.cost[:, 1])
+    np.testing.assert_array_equal(table["cost_wet"], trace.trajectory.cost[:, 1])
     pyarrow.parquet.write_table(table.slice(0, 30), again)  # somebody edits it: the seal is gone, nothing is claimed
     assert SEAL in path.read_bytes()
     assert SEAL not in again.read_bytes()
-    assert len(read_trace(again).obs) == 30
+    assert read_trace(again).num_rows == 30
     plain = path.read_bytes().replace(SEAL, b"x" * len(SEAL))
     flipped = bytearray(plain)
     flipped[200] ^= 1
@@ -114,7 +115,7 @@ def test_columns_that_are_not_numbers_are_named(tmp_path):
         read_trace(tmp_path / "log.parquet")
     pyarrow.parquet.write_table(table.drop_columns("skip"), tmp_path / "log.parquet")
     with pytest.warns(GussWarning, match="hold no numbers are not used: when"):
-        assert len(read_trace(tmp_path / "log.parquet").obs) == 1
+        assert read_trace(tmp_path / "log.parquet").num_rows == 1
 
 
 # ------------------------------------------------------------------------------------------------------------- limits
@@ -216,13 +217,13 @@ def test_little_memory_is_taken_by_files_that_unpack_to_much(tmp_path):
 def test_a_limit_holds_for_all_files_together_and_can_be_raised(tmp_path, monkeypatch):
     for i in range(3):
         write_trace(tmp_path / f"{i}.npz", example())
-    size = sum(part.nbytes for part in example()[:ARRAYS])
+    size = sum(part.nbytes for part in trace_columns(example().trajectory).values())
     monkeypatch.setenv("GUSS_MAX_DATA_BYTES", str(2 * size))
-    assert len(read_trace(tmp_path / "0.npz").obs) == 60
+    assert read_trace(tmp_path / "0.npz").num_rows == 60
     with pytest.raises(GussError, match=rf"0.npz and 2 more, read together, has more than the limit of {2 * size} "):
         read_traces([tmp_path])
     monkeypatch.setenv("GUSS_MAX_DATA_BYTES", str(4 * size))
-    assert len(read_traces([tmp_path]).obs) == 180
+    assert read_traces([tmp_path]).num_rows == 180
     for word in ("2 GB", "0", "-1", "1e9"):
         monkeypatch.setenv("GUSS_MAX_DATA_BYTES", word)
         with pytest.raises(GussError, match=f"GUSS_MAX_DATA_BYTES is a number of bytes in memory, .* got '{word}'"):
@@ -283,7 +284,7 @@ def test_a_checkpoint_is_no_larger_in_memory_than_its_file(tmp_path):
 def test_records_that_are_nested_too_deeply_are_refused(tmp_path):
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"[" * 10**6))
     with pytest.raises(GussError, match="is not the maps of a run: it holds no JSON"):
-        read_packed(tmp_path / "a.json.gz", "the maps of a run", 1, FIELDS)
+        read_packed(tmp_path / "a.json.gz", "the maps of a run", (1,), FIELDS)
     (tmp_path / "a.jsonl").write_bytes(b"[" * 10**6 + b"\n")
     with pytest.raises(GussError, match="holds a line that is not JSON"):
         read_lines(tmp_path / "a.jsonl")
@@ -301,4 +302,4 @@ def test_long_rows_of_numbers_are_read(tmp_path):
             [*map(repr, np.random.default_rng(i).normal(size=1000).tolist()), 1, "as usual"] for i in range(3)
         )
     with pytest.warns(GussWarning, match="hold no numbers are not used: note"):
-        assert read_trace(tmp_path / "log.csv").obs.shape == (2, 1000)
+        assert read_trace(tmp_path / "log.csv").trajectory.obs.shape == (2, 1000)
