@@ -380,7 +380,7 @@ class Agent:
                 self._programs.start_episodes(self.planner, self.learner, self.task, self.planned, self._key_episode)
             else:
                 self._programs.start_plan(*self._plan_arguments(np.zeros(self.task.observations.size, np.float32)))
-            self.learner.compile_evaluation(self._programs.ahead)
+            self.learner.compile_evaluation(self._programs.ahead, self._key_fit[None])
 
     def _close(self) -> None:
         """The episode is over: evaluate the model on it, keep its transitions, write down what it came to."""

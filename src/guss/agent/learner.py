@@ -151,15 +151,18 @@ class Learner:
         return (self.models, self.fresh, self.data, keys, self.settings.fit, np.bool_(self.fits > 0), task)
 
     def compile_ahead(self, ahead: Ahead, keys: Key[Array, "S"]) -> None:
-        """Begin to compile what `fit` runs."""
+        """Begin to compile the training that `fit` runs: the programs that take longest, to compile and to run."""
+        if self.fresh is not None:
+            for program in fit_programs(*self._fit_arguments(keys))[:2]:
+                ahead.start(program.name, program.lower)
+
+    def compile_evaluation(self, ahead: Ahead, keys: Key[Array, "S"]) -> None:
+        """Begin to compile what follows the training, and what `ahead` runs; nothing waits for it before plans do."""
         if self.fresh is None:
             return
-        for program in fit_programs(*self._fit_arguments(keys)):
+        for program in fit_programs(*self._fit_arguments(keys))[2:]:
             ahead.start(program.name, program.lower)
-
-    def compile_evaluation(self, ahead: Ahead) -> None:
-        """Begin to compile what `ahead` runs."""
-        if self.fresh is not None and self.settings.horizon <= self.block:
+        if self.settings.horizon <= self.block:
             rows = [jax.ShapeDtypeStruct((x.shape[0], self.block, *x.shape[2:]), x.dtype) for x in self.data[:4]]
             arguments = (self.models, *rows, self.settings.horizon)
             ahead.start(EVALUATION, lambda: _horizon_r2_all.lower(*arguments))

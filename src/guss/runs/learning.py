@@ -131,7 +131,7 @@ class PlanningLoop(Loop):
             self.ahead.start(PLANNER, lambda: lower_episodes(*arguments, planned=self.planned, **how))
         elif len(self.fleets) == 1:
             self.ahead.start(PLANNER, lambda: lower_plans(self.planner, learner.models, self.planned, keys, **how))
-        learner.compile_evaluation(self.ahead)
+        learner.compile_evaluation(self.ahead, self._fit_keys(keys))
 
     def episode(self, on_step: OnStep = None) -> Outcome:
         """One episode of every seed, what to tell, and what to note beside it."""
