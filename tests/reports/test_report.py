@@ -8,6 +8,7 @@ import re
 import shutil
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from rich.console import Console
@@ -193,3 +194,22 @@ def test_the_committed_page_works_in_a_browser(open_page):
     page.wait_for_function(
         f"() => Number(document.querySelector('#env-safe-pendulum .player input[type=range]').value) != {seen}"
     )
+
+
+def test_the_pareto_axis_is_linear_unless_values_span_orders_of_magnitude(tmp_path):
+    from guss.reports.figures import draw_pareto
+    from guss.reports.gathering import gather
+    from guss.reports.table import rows_of
+
+    for folder, shares in (("near", (2.0, 12.0, 17.0)), ("none", (0.0, 0.0, 0.0)), ("far", (0.0, 0.05, 20.0))):
+        for method, share in zip(("guss", "s-rs", "rs"), shares, strict=True):
+            store(tmp_path / folder, "mine.py:make_env", method, [[-2.0 * len(method)] * 4], unsafe=share)
+        figure = draw_pareto("mine.py:make_env", rows_of(gather(tmp_path / folder).records))
+        (axes,) = figure.axes
+        low, high = axes.get_xlim()
+        ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
+        assert axes.get_title() == "", "there is no second panel to tell it from"
+        assert len(ticks) >= 4
+        assert low <= 0.0 < max(shares) + 0.1 < high
+        assert (axes.get_xscale() == "linear") == ("log scale" not in axes.get_xlabel()) == (folder != "far")
+        plt.close(figure)
