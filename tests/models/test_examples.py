@@ -61,6 +61,10 @@ def test_a_warning_is_news_once():
     assert len(knowledge.news([[none], [none]])) == 1
     assert knowledge.news([[none], [none]]) == []
     assert "1 of 2 seeds" in knowledge.news([[none], [examples_of("off", obs, unsafe)]])[0]
+    first = Knowledge().news([[both], [none]], (5, 6))
+    assert first[0].startswith("seed 6 (1 of 2 seeds): cost 'off': none of")
+    first = Knowledge().news([[both], [none], [none]], (5, 6, 7))
+    assert first[0].startswith("seeds 6, 7 (2 of 3 seeds; the figures are those of seed 6): cost 'off'")
     assert knowledge.news([[both], [both]]) == []
     assert len(knowledge.news([[none], [both]])) == 1
     assert knowledge.news([]) == []

@@ -107,6 +107,12 @@ def test_a_run_warns_once_of_unsafe_examples_on_one_side_only(tmp_path):
     home = run_one(config, tmp_path, ORIGIN, news.append)
     assert [len(each.warnings) for each in news] == [0, 1, 0]
     assert "plans take that side for safe" in news[1].warnings[0]
+    events = []
+    say = lambda kind: lambda text: events.append((kind, text))  # noqa: E731
+    run_one(config, tmp_path, ORIGIN, overwrite=True, on_stage=say("stage"), on_warning=say("warning"))
+    kinds = [kind for kind, text in events if kind == "warning" or text in ("fitting the model", "planning")]
+    assert kinds[:3] == ["warning", "stage", "stage"], "before the fit and the episode that it is about"
+    assert kinds.count("warning") == 1
     counts = [row["unsafe_examples"]["cost"] for row in read_lines(home / "timings.jsonl") if "unsafe_examples" in row]
     assert len(counts) == 2
     assert all(count > 0 for each in counts for count in each)

@@ -139,7 +139,7 @@ class Run:
             resumable(home),
             RunProgress(console, self.episodes or config.episodes, quiet=self.quiet) as progress,
         ):
-            shown: Any = {"on_step": progress.step, "on_final": progress.final, "on_stage": progress.stage}
+            shown: Any = progress.callbacks()
             if self.resume is not None:
                 resume_run(home, progress.episode, **shown, previous=self.previous, more=more, logs=self.log)
             else:
@@ -179,7 +179,7 @@ class Run:
             resumable(home),
             RunProgress(console, config.episodes, quiet=self.quiet, name=config.method) as progress,
         ):
-            shown: Any = {"on_step": progress.step, "on_final": progress.final, "on_stage": progress.stage}
+            shown: Any = progress.callbacks()
             if (home / "config.json").exists() and not self.overwrite:
                 resume_run(home, progress.episode, **shown)
             else:

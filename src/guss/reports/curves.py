@@ -48,10 +48,20 @@ def thinned(values: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarr
 
 
 def curve_of(record: Record, field: str, log: bool = False) -> Curve:
-    """A field of a run's episodes over time; of one seed alone the interval has no width."""
-    number, columns = thinned(record.values(field), log)
-    mean, half = (np.asarray(x) for x in zip(*(metrics.interval(column) for column in columns), strict=True))
-    half = np.nan_to_num(half)
+    """A field of a run's episodes over time; of one seed alone the interval has no width.
+
+    Unsafe shares are those of the steps of all seeds together, as a run's progress shows them: an episode counts by
+    its steps.
+    """
+    if field == "unsafe_pct":
+        steps = np.maximum(record.values("steps"), 1e-9)
+        number, weights = thinned(steps, log)
+        columns = thinned(record.values(field) * steps, log)[1] / weights
+    else:
+        number, columns = thinned(record.values(field), log)
+        weights = np.ones_like(columns)
+    mean = (columns * weights).sum(axis=1) / weights.sum(axis=1)
+    half = np.nan_to_num([metrics.interval(column).half_width for column in columns])
     low, high = mean - half, mean + half
     if field == "unsafe_pct":
         low, high = (np.clip(edge, 0.0, 100.0) for edge in (low, high))
@@ -59,8 +69,11 @@ def curve_of(record: Record, field: str, log: bool = False) -> Curve:
 
 
 def level_of(record: Record | None, field: str) -> float | None:
-    """A field's mean over all episodes of a run: the line of random actions."""
-    return None if record is None else float(record.values(field).mean())
+    """A field's mean over all episodes of a run, unsafe shares over all steps: the line of random actions."""
+    if record is None:
+        return None
+    weights = record.values("steps") if field == "unsafe_pct" else None
+    return float(np.average(record.values(field), weights=weights))
 
 
 def far_apart(records: list[Record]) -> bool:

@@ -25,7 +25,7 @@ from guss.runs.integrity import RECORDS, Tally, kept_records
 from guss.runs.learning import PlanningLoop
 from guss.runs.lines import read_episodes
 from guss.runs.locking import locked
-from guss.runs.loops import EpisodeNews, FinalFit, Loop, OnStage
+from guss.runs.loops import EpisodeNews, FinalFit, Loop, OnStage, OnWarning
 from guss.runs.maps import keep_maps
 from guss.runs.places import load_plugins_of, place_of
 from guss.runs.policies import PolicyLoop
@@ -67,6 +67,7 @@ def run_one(
     on_step: OnStep = None,
     on_final: OnFinal = None,
     on_stage: OnStage = None,
+    on_warning: OnWarning = None,
     overwrite: bool = False,
     data: Trace | None = None,
     logs: Sequence[str] = (),
@@ -102,7 +103,7 @@ def run_one(
             write_start(home, data)
             write_json(home / "config.json", about)
             sync_folder(home.parent)
-        loop.on_stage = on_stage
+        loop.on_stage, loop.on_warning = on_stage, on_warning
         _go_on(home, loop, on_episode, on_step, logs)
         _finish(home, loop, on_final)
     return home
@@ -115,6 +116,7 @@ def resume_run(
     on_step: OnStep = None,
     on_final: OnFinal = None,
     on_stage: OnStage = None,
+    on_warning: OnWarning = None,
     previous: bool = False,
     more: Extension | None = None,
     logs: Sequence[str] = (),
@@ -154,7 +156,7 @@ def resume_run(
                 more.store(home, before, config)
             if not loop.over and not _is_final(home, loop.done):
                 (home / FINAL).unlink(missing_ok=True)
-        loop.on_stage = on_stage
+        loop.on_stage, loop.on_warning = on_stage, on_warning
         _go_on(home, loop, on_episode, on_step, logs)
         _finish(home, loop, on_final)
     return config
