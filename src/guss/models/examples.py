@@ -116,15 +116,26 @@ def examples_of(name: str, obs: np.ndarray, event: np.ndarray, space: Observatio
         # Unsafe states on one side say nothing of the other, unless safe ones were met as far from the middle there.
         least, most = float(obs[:, dim].min()), float(obs[:, dim].max())
         near = NEAR * (most - least)
-        if above >= SEPARATED and least > max(2.0 * middle - low[dim], lowest[dim] + near):
+        floor, ceiling = _ends(least, most, float(lowest[dim]), float(highest[dim]), near)
+        if above >= SEPARATED and least > max(2.0 * middle - low[dim], floor + near):
             sides.append((dim, "high"))
             reached.append(least)
-        elif above <= 1.0 - SEPARATED and most < min(2.0 * middle - high[dim], highest[dim] - near):
+        elif above <= 1.0 - SEPARATED and most < min(2.0 * middle - high[dim], ceiling - near):
             sides.append((dim, "low"))
             reached.append(most)
     ranges = tuple(low.tolist()), tuple(high.tolist())
     names = None if space is None else space.names
     return Examples(name, len(unsafe), len(obs), *ranges, one_sided=tuple(sides), reached=tuple(reached), names=names)
+
+
+def _ends(least: float, most: float, lowest: float, highest: float, near: float) -> tuple[float, float]:
+    """Where a dimension ends: at the bounds of its space; where it has none, at zero if its values stop there.
+
+    A concentration or a pressure is never negative, and data alone do not say so otherwise.
+    """
+    floor = 0.0 if np.isinf(lowest) and 0.0 <= least <= near else lowest
+    ceiling = 0.0 if np.isinf(highest) and -near <= most <= 0.0 else highest
+    return floor, ceiling
 
 
 def _share_above(these: np.ndarray, those: np.ndarray) -> float:

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import re
 import shutil
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from guss.agent.settings import settings_from_json
 from guss.agent.storing import RUN_META, report_numbers
 from guss.agent.traces import Trace
 from guss.checkpoint import Stored, sync_folder, write_atomically
-from guss.errors import GussError, GussWarning
+from guss.errors import GussError, warn
 from guss.files import check_folder, writing
 from guss.runs.config import RunConfig
 from guss.runs.extending import Extension
@@ -214,15 +213,13 @@ def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:
     try:
         fitted = loop.fit_final()
     except GussError as error:
-        warnings.warn(f"{home} has no final model: {error}", GussWarning, stacklevel=3)
+        warn(f"{home} has no final model: {error}")
         return
     assert fitted is not None
     if fitted.diverged:
-        warnings.warn(
+        warn(
             f"the fit after the last episode of {home} diverged (seeds {fitted.diverged}): the models fitted before "
-            f"that episode are kept, and used by `guss eval` and Agent.from_run",
-            GussWarning,
-            stacklevel=3,
+            f"that episode are kept, and used by `guss eval` and Agent.from_run"
         )
     meta = loop.meta() | {"report": report_numbers(fitted.report), "diverged": fitted.diverged}
     checkpoint.save(home / FINAL, "final", meta, loop.learned)
