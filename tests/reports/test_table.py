@@ -136,7 +136,7 @@ def test_what_is_missing_partial_or_mixed_is_told_and_the_rest_is_used(tmp_path)
         "one seed only of S-RS",
         "several versions of guss (0.0.9, 0.1.0)",
         "planning times are of several machines (S-RS, GuSS, RS: a CPU; CEM: another CPU)",
-        "S-RS came from sources that were not committed",
+        "guss's own source code had no commit, or changes since its last one, in the runs of S-RS",
     ):
         assert text in told, text
     assert str(tmp_path) not in told

@@ -58,7 +58,8 @@ class Run:
     """Logged transitions to start from (NPZ, CSV, Parquet, folders, another run); then no random episode is needed."""
     columns: ColumnNames = ()
     explore: Annotated[str | None, arg(metavar="HOW"), FROM_PRESET] = None
-    """How random actions follow each other: smooth, or iid (as the paper)."""
+    """How the random actions at the start follow each other: smooth (temporally correlated), or iid (independent, as
+    in the paper). The method random always draws independent ones."""
     horizon: Annotated[int | None, arg(metavar="H"), FROM_PRESET] = None
     """H: steps of a plan."""
     budget: Annotated[int | None, arg(metavar="M"), FROM_PRESET] = None

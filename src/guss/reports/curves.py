@@ -95,7 +95,13 @@ def draw_learning(records: list[Record], random: Record | None = None) -> Any:
             axes.fill_between(curve.number, curve.low, curve.high, color=style["color"], alpha=0.18, lw=0)
             axes.plot(curve.number, curve.mean, marker="o", ms=dots, lw=1.6, **style)
         if random is not None:
-            axes.axhline(level_of(random, field), color=RANDOM_LINE, lw=1.2, ls=(0, (4, 3)), label="random actions")
+            axes.axhline(
+                level_of(random, field),
+                color=RANDOM_LINE,
+                lw=1.2,
+                ls=(0, (4, 3)),
+                label="method random (independent actions)",
+            )
         axes.set(xlabel="episode", ylabel=label, xlim=(1, longest))
         if log:  # a planner beside a policy that needs thousands
             axes.set_xscale("log")
@@ -123,7 +129,9 @@ def _beginning(record: Record) -> str:
     count = num_random(record.episodes)
     if not count or record.method == "random":
         return ""
-    return f" (episode 1{f' to {count}' * (count > 1)} at random)"
+    how = {"smooth": "smooth random actions", "iid": "independent random actions"}
+    told = how.get(str(record.config.get("explore")), "random actions")
+    return f" (episode 1{f' to {count}' * (count > 1)}: {told})"
 
 
 def _seeds_told(records: list[Record]) -> str:

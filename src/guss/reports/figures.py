@@ -33,6 +33,7 @@ def draw_pareto(env: str, rows: list[Row]) -> Any:
     for method in paper_methods(env):
         told = paper_figures(env, method)
         theirs.append((style_of(method), section_of(bundled_method(method))[0], told["unsafe_pct"], told["mar"]))
+    panels: list[tuple[str, list[Any]]]
     panels = [("here", ours), ("in the paper (Table 1)", theirs)] if theirs else [("", ours)]
     figure, axes = new_figure(len(panels), 1, 5.4 * len(panels), 4.2, squeeze=False)
     for panel, (title, points) in zip(axes[0], panels, strict=True):
