@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from guss.collect.host import act_all, begin_all
 from guss.collect.inputs import InputChecker, read_logged, resolve
 from guss.collect.trajectories import episode_metrics, hard_violations
 from guss.compilation import Ahead, begin_programs, strong
-from guss.errors import GussError, GussWarning
+from guss.errors import GussError, warn
 from guss.explanation import Choice, Explanation, Search, explain
 from guss.history import Episode, OpenEpisode, is_initial, model_record
 from guss.methods.factory import make_method
@@ -257,7 +256,7 @@ class Agent:
             self._report = jax.tree.map(lambda x: np.asarray(x)[0], metrics["report"])
             self._open.fit_seconds += time.perf_counter() - started
             for text in self._knowledge.news(metrics["examples"]):
-                warnings.warn(text, GussWarning, stacklevel=2)
+                warn(text)
         return self._report
 
     @property

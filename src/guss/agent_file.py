@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from guss import checkpoint
 from guss import keys as streams
 from guss.checkpoint import Stored
-from guss.errors import GussError, GussWarning
+from guss.errors import GussError, warn
 from guss.history import Episode
 from guss.methods.factory import make_method
 from guss.methods.settings import AgentSettings
@@ -47,7 +46,7 @@ def about_agent(agent: Any) -> dict[str, Any]:
     """What a stored agent has beside its arrays; what is not stored is warned of."""
     if agent._open.steps:
         text = f"{len(agent._open.steps)} steps of the episode under way are not saved; call reset() first to keep them"
-        warnings.warn(text, GussWarning, stacklevel=3)
+        warn(text)
     return {
         "task": agent.task.name,
         "system": signature(agent.planning_task),

@@ -142,7 +142,7 @@ BAD = {
     "obs,action,obs\n1,2,3\n": "a name of its own",
     "obs,action\n": "is empty",
     "obs,action\n1,2\n": "has no next_obs, and no episode of two rows",
-    "": r"has the columns \(none\)",
+    "": r"is empty: it has no columns",
 }
 
 
@@ -353,3 +353,10 @@ def test_marks_and_costs_that_mean_nothing_are_refused(tmp_path, columns, words)
     held = PARTS | {"cost": np.zeros(3)} | {name: np.asarray(value) for name, value in columns.items()}
     with pytest.raises(GussError, match=words):
         InputChecker(plant().replace(constraints=(Constraint("hot"),))).rows(as_dataset(tmp_path, **held))
+
+
+def test_the_nearest_part_of_a_trace_is_suggested(tmp_path):
+    np.savez(tmp_path / "log.npz", **arrays(5))
+    for name, meant in (("observation", "obs"), ("actions", "action"), ("next_observation", "next_obs")):
+        with pytest.raises(GussError, match=f"Did you mean '{meant}'"):
+            read_trace(tmp_path / "log.npz", {name: ["x"]})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from guss.agent import Agent
-from guss.collect.host_envs import VectorFleet, make_fleet
+from guss.collect.host_envs import VectorEnvs, make_envs
 from guss.envs import EnvSpec
 from guss.envs.lookup import find_env
 from guss.envs.pendulum import pendulum_task
@@ -214,11 +214,11 @@ gymnasium.register("test/Pair-v0", entry_point="test_mistakes:Pair", vector_entr
 def test_mistakes_of_vector_environments_are_one_line(monkeypatch, wrong, told):
     monkeypatch.setattr(Pair, "wrong", wrong)
     task = pendulum_task().replace(step=None, reset=None)
-    fleet = make_fleet(task, EnvSpec("test/Pair-v0", lambda: task), (0, 1), 60.0)
-    assert isinstance(fleet, VectorFleet)
-    obs = fleet.reset(0)
+    envs = make_envs(task, EnvSpec("test/Pair-v0", lambda: task), (0, 1), 60.0)
+    assert isinstance(envs, VectorEnvs)
+    obs = envs.reset(0)
     with pytest.raises(GussError, match=told):
-        fleet.step(obs, np.zeros((2, 1), np.float32), np.ones(2, bool), 0, 0)
+        envs.step(obs, np.zeros((2, 1), np.float32), np.ones(2, bool), 0, 0)
 
 
 # ----------------------------------------------------------------------------------------------------- files and names

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from guss.runs.planning_loop import PlanningLoop
 
 from guss.envs.process_worker import ProcessWorker
 from guss.envs.thread_worker import Failure
@@ -18,6 +17,7 @@ from guss.errors import GussError
 from guss.runs.config import RunConfig
 from guss.runs.lifecycle import run_one
 from guss.runs.store import read_lines
+from guss.runs.trainer import Trainer
 
 ORIGIN = {"command": "test"}
 LENGTH = 6
@@ -210,7 +210,7 @@ def test_an_interrupt_of_the_user_ends_the_run_and_its_processes(plant):
 
 def test_compiled_episodes_need_no_process():
     with pytest.raises(GussError, match=r"--env-process is for environments that are stepped in Python"):
-        PlanningLoop(config("x", env="safe-pendulum", env_process=True))
+        Trainer(config("x", env="safe-pendulum", env_process=True))
 
 
 def test_an_environment_is_checked_in_its_process(plant, guss_here):

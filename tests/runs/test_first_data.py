@@ -94,7 +94,7 @@ def test_replays_fits_and_reports_follow_the_records(stored):
     count = num_random(rows)
     assert not Replay(stored, count - 1, None).replans
     assert Replay(stored, count, None).replans
-    learner, told = fit_log(log_of_run(stored), in_turn=True, test=True)
+    state, told = fit_log(log_of_run(stored), in_turn=True, test=True)
     assert [news.episodes for news in told] == list(range(count, 6))
     models = checkpoint_after(stored, 6).restore(state).models
     assert all(map(np.array_equal, jax.tree.leaves(models), jax.tree.leaves(state.models)))

@@ -178,11 +178,9 @@ class Planning(Method):
         if states.data.outcomes is None:
             return
         wanted = outcome_targets(self.task, outcomes_of(self.task, trajectory)[np.asarray(trajectory.learnable)])
-        if np.isnan(wanted).any():
-            raise GussError(
-                f"the {' and the '.join(self.task.unknown)} of task {self.task.name!r} must be learned, but these "
-                f"data have no reward or no cost: bring columns `reward` and `cost`, or describe them in a Task"
-            )
+        lacking = np.isnan(wanted).any(axis=0)
+        if lacking.any():
+            raise missing_columns(self.task, lacking)
 
     def _padded(self, x: np.ndarray) -> np.ndarray:
         """A part of an episode as long as a whole one, so that episodes of any length compile nothing again."""
@@ -315,6 +313,19 @@ def outcomes_of(task: Task, trajectory: Trajectory) -> np.ndarray:
     cost = unknown if trajectory.cost is None else np.asarray(trajectory.cost)
     columns = (reward[..., None], cost, np.asarray(trajectory.terminated)[..., None])
     return np.concatenate([np.asarray(x, np.float32) for x in columns], axis=-1)
+
+
+def missing_columns(task: Task, lacking: np.ndarray) -> GussError:
+    """What data lack that a task must learn; `lacking`: whether, for each of `outcome_targets`."""
+    names = [("reward", "reward")] * (task.reward is None)
+    names += [(f"cost of {c.name}", f"cost_{c.name}") for c in task.constraints if c.learned]
+    missing = [pair for pair, bad in zip(names, lacking.tolist(), strict=False) if bad]
+    what, columns = (list(each) for each in zip(*missing, strict=True))
+    them = "them" if len(missing) > 1 else "it"
+    return GussError(
+        f"task {task.name!r} must learn the {' and the '.join(what)}, and these data do not have {them} in every row: "
+        f"add {', '.join(f'`{name}`' for name in columns)}, or describe {them} in a Task"
+    )
 
 
 def diverged(report: FitReport) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from guss.checkpoint import Stored
-from guss.errors import GussError, GussWarning
+from guss.errors import GussError, warn
 from guss.task import END, Task
 from guss.types import Actions, ContinuousActions
 from guss.validation import checked
@@ -64,11 +63,7 @@ def with_stored_end(task: Task, stored: dict[str, Any], path: Path) -> Task:
         return task
     knows = END in stored["learned outcomes"]
     if task.learns_end and not knows:
-        warnings.warn(
-            f"the model in {path} does not know when the system ends an episode early, so plans ignore it",
-            GussWarning,
-            stacklevel=4,
-        )
+        warn(f"the model in {path} does not know when the system ends an episode early, so plans ignore it")
     return task.replace(learns_end=knows) if bool(task.learns_end) != knows else task
 
 

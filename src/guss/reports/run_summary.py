@@ -13,6 +13,7 @@ from guss.reports.curves import draw_learning
 from guss.reports.inventory import Record, identified, read_record
 from guss.reports.run_metrics import THRESHOLDS, by_cost, per_seed, plain
 from guss.reports.style import save_figure
+from guss.runs.rows import num_random
 
 
 def summarise_run(home: Path) -> dict[str, Any]:
@@ -23,12 +24,18 @@ def summarise_run(home: Path) -> dict[str, Any]:
 def summarise_record(record: Record) -> dict[str, Any]:
     """The same of a run that has been read."""
     found = per_seed(record)
+    counted = range(record.done // 2, record.done)
+    random = (
+        0 if record.method == "random" else len(range(counted.start, min(num_random(record.episodes), record.done)))
+    )
     return {
         "env": record.env,
         "method": record.method,
         "seeds": len(record.seeds),
         "episodes": record.done,
         "measure": record.measure,
+        "mar_episodes": len(counted),
+        "mar_random_episodes": random,
         "threshold": THRESHOLDS.get(record.env),
         "reached": int((~np.isnan(found["mrcp_ksteps"])).sum()),
         "unsafe_pct_by_cost": {name: plain(metrics.interval(values)) for name, values in by_cost(record).items()},

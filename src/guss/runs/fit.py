@@ -96,7 +96,8 @@ def log_of_files(data: Dataset, task: Task, settings: AgentSettings, seed: int) 
     system, (task, planning_task) = task, settings.tasks(task)
     checker = InputChecker(task)
     checker.rows(data)  # errors name the row of the whole
-    episodes = [checker.dataset(piece) for piece in split_episodes(data, task.episode_length)]
+    said = data._replace(knows_end=True)  # a warning that they do not was given for the whole
+    episodes = [checker.dataset(piece) for piece in split_episodes(said, task.episode_length)]
     settings = dataclasses.replace(settings, initial_episodes=0, initial_steps=None)
     return Log(settings, system, planning_task, (seed,), len(episodes) * task.episode_length, None, episodes, 0)
 
@@ -177,6 +178,8 @@ def _cost_names(data: Dataset) -> tuple[str, ...]:
     if trace.cost is None or data.cost_names is not None:
         return data.cost_names or ()
     width = trace.cost.shape[1]
+    if data.cost_labels is not None and len(data.cost_labels) == width:
+        return data.cost_labels
     return ("cost",) if width == 1 else tuple(f"cost {i}" for i in range(width))
 
 

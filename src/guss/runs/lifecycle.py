@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import re
 import shutil
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from guss import checkpoint
 from guss.agent_file import RUN_META, report_numbers
 from guss.checkpoint import Stored, sync_folder, write_atomically
 from guss.collect.datasets import Dataset
-from guss.errors import GussError, GussWarning
+from guss.errors import GussError, warn
 from guss.files import check_folder, writing
 from guss.methods.settings import settings_from_json
 from guss.progress import EpisodeSummary
@@ -36,7 +35,7 @@ from guss.runs.store import (
     store_iteration,
     write_start,
 )
-from guss.runs.trainer import FinalFit, OnStage, OnStep, Trainer
+from guss.runs.trainer import FinalFit, OnStage, OnStep, OnWarning, Trainer
 from guss.usercode import user_code_allowed
 
 FINAL = "final.ckpt"
@@ -58,6 +57,7 @@ def run_one(
     on_step: OnStep = None,
     on_final: OnFinal = None,
     on_stage: OnStage = None,
+    on_warning: OnWarning = None,
     overwrite: bool = False,
     data: Dataset | None = None,
     logs: Sequence[str] = (),
@@ -92,7 +92,7 @@ def run_one(
             write_start(home, data)
             write_new(home, config, trainer.task, origin, sources)
             sync_folder(home.parent)
-        trainer.on_stage = on_stage
+        trainer.on_stage, trainer.on_warning = on_stage, on_warning
         _continue(home, trainer, on_episode, on_step, logs)
         _finish(home, trainer, on_final)
     return home
@@ -105,6 +105,7 @@ def resume_run(
     on_step: OnStep = None,
     on_final: OnFinal = None,
     on_stage: OnStage = None,
+    on_warning: OnWarning = None,
     previous: bool = False,
     more: Extension | None = None,
     logs: Sequence[str] = (),
@@ -144,7 +145,7 @@ def resume_run(
                 more.store(home, before, config)
             if not trainer.over and not _is_final(home, trainer.done):
                 (home / FINAL).unlink(missing_ok=True)
-        trainer.on_stage = on_stage
+        trainer.on_stage, trainer.on_warning = on_stage, on_warning
         _continue(home, trainer, on_episode, on_step, logs)
         _finish(home, trainer, on_final)
     return config
@@ -201,16 +202,14 @@ def _finish(home: Path, trainer: Trainer, on_final: OnFinal) -> None:
     try:
         fitted = trainer.prepare_final()
     except GussError as error:
-        warnings.warn(f"{home} has no final model: {error}", GussWarning, stacklevel=3)
+        warn(f"{home} has no final model: {error}")
         return
     if fitted is None:  # the checkpoint has the models of all episodes already
         fitted = FinalFit(None, [], 0.0)
     if fitted.diverged:
-        warnings.warn(
+        warn(
             f"the fit after the last episode of {home} diverged (seeds {fitted.diverged}): the models fitted before "
-            f"that episode are kept, and used by `guss eval` and Agent.from_run",
-            GussWarning,
-            stacklevel=3,
+            f"that episode are kept, and used by `guss eval` and Agent.from_run"
         )
     meta = trainer.meta() | {"report": report_numbers(fitted.report), "diverged": fitted.diverged}
     checkpoint.save(home / FINAL, "final", meta, trainer.method.prepared(trainer.state))

@@ -38,6 +38,7 @@ from guss.types import Trajectory
 
 OnStep = Callable[[int], Any] | None
 OnStage = Callable[[str], Any] | None
+OnWarning = Callable[[str], Any] | None
 
 
 class FinalFit(NamedTuple):
@@ -88,6 +89,8 @@ class Trainer:
         self.state = self.method.init_all(streams.derived(self.keys, streams.FIRST_STATE))
         self.on_stage: OnStage = None
         """Called with what takes time now: compiling, fitting."""
+        self.on_warning: OnWarning = None
+        """Called with each warning about the data as soon as it is known; without it, `EpisodeSummary` has them."""
         self.done = 0
         """Episodes finished."""
         self.steps = np.zeros(len(config.seeds), int)
@@ -119,9 +122,11 @@ class Trainer:
         keys = streams.episodes(self.keys, first, self.num_envs)
         self._compile_ahead(keys)
         prepare: dict[str, Any] = {}
+        warnings: list[str] = []
         with CompileClock() as clock:
             if not random:
                 prepare = self.prepare(first)
+                warnings = self._warn(self._knowledge.news(prepare.get("examples", []), self.config.seeds))
             prepared = time.perf_counter()
             self._stage("random actions" if random else "planning" if self.method.plans else "acting")
             trajectory, failures = self.collect(keys, first, random, on_step)
@@ -136,8 +141,16 @@ class Trainer:
         found = episode_metrics(self.task, trajectory)
         phase = "random" if random else self.method.phase
         summary = self._summarise(found, failures, phase, _model_r2(prepare | metrics), timing)
-        summary.warnings = tuple(self._knowledge.news(prepare.get("examples", [])))
+        summary.warnings = tuple(warnings)
         return Iteration(trajectory, found, failures, summary, timing)
+
+    def _warn(self, texts: list[str]) -> list[str]:
+        """Give warnings before the episode that they are about; returns those that nobody was given."""
+        if self.on_warning is None:
+            return texts
+        for text in texts:
+            self.on_warning(text)
+        return []
 
     def _record(self, prepare: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
         """What the method noted, as plain numbers: a model's errors, or what a policy logs."""
@@ -248,7 +261,8 @@ class Trainer:
             ends_early=self.ended_early,
             unsafe_pct=float(100 * sum(one.unsafe_steps for one in flat) / max(length.sum(), 1)),
             unsafe_by_cost={
-                c.name: mean([one.unsafe_pct_by_cost[c.name] for one in flat]) for c in self.task.constraints
+                c.name: float(sum(one.unsafe_pct_by_cost[c.name] * one.steps for one in flat) / max(length.sum(), 1))
+                for c in self.task.constraints
             },
             model_r2=r2,
             seconds_fit=timing["fit_seconds"],
