@@ -1,4 +1,4 @@
-"""The command line. Each command is a dataclass in `commands/`: its fields are the flags, their docstrings the help."""
+"""The command line. Each command is a dataclass in this folder: its fields are the flags, their docstrings the help."""
 
 from __future__ import annotations
 
