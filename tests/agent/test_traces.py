@@ -121,7 +121,7 @@ BAD = {
     "obs,action,obs\n1,2,3\n": "a name of its own",
     "obs,action\n": "is empty",
     "obs,action\n1,2\n": "has no next_obs, and no episode of two rows",
-    "": r"has the columns \(none\)",
+    "": r"is empty: it has no columns",
 }
 
 
