@@ -25,8 +25,8 @@ def line_of(folder):
 def test_the_page_shows_what_was_run(path):
     page = (ROOT / "docs" / "own-env.md").read_text()
     stored = json.loads(path.read_text())
-    assert stored["provenance"]["command"].partition(" --out")[0] in page
-    assert line_of(path.parent) in page
+    command = stored["provenance"]["command"].partition(" --out")[0]
+    assert f"| `{command} --initial-steps 0` | {line_of(path.parent)}" in page, "what these runs did by default then"
 
 
 def test_four_runs_are_stored():

@@ -159,6 +159,12 @@ def error_of(process):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (
+            ["run", "--seedz", "2"],
+            "guss run has no flag --seedz: did you mean --seed or --seeds? `guss run --help` lists all",
+        ),
+        (["reproduce", "toy", "--bugdet=3"], "guss reproduce toy has no flag --bugdet: did you mean --budget?"),
+        (["list", "--no-such"], "guss list has no flag --no-such: "),
         (["plan", "--method", "gus"], "unknown planner 'gus'. Did you mean 'guss'?"),
         (["plan", "--env", "safe-toi"], "unknown environment 'safe-toi'. Did you mean 'safe-toy'?"),
         (["plan", "--horizon", "0"], "horizon must be at least 1 step, got 0"),

@@ -76,6 +76,7 @@ def test_returns_are_shown_where_episodes_end_early_and_every_cost_by_its_name()
     assert pieces[0] == "return 34.25"
     assert "unsafe by too_hot 10.00 %, pressure 2.50 %" in pieces
     assert "steps 17" in pieces
+    assert "steps 10.5" in news_pieces(news(ends_early=True, steps=10.5)), "two seeds, 10 and 11 steps"
 
 
 def summary(**fields):
@@ -91,6 +92,9 @@ def test_the_summary_has_a_row_for_every_cost(tmp_path):
     assert "return of an episode" in shown
     assert "[too] hot" in shown
     assert "1.500 ± 0.250" in shown
+    assert "had random actions" not in shown
+    print_run_summary(console, [summary(mar_episodes=7, mar_random_episodes=6)], [])
+    assert "guss: 6 of 7 episodes counted in MAR had random actions" in console.file.getvalue()
     evaluated = {"trained_episodes": 4, "episodes": 2, "seeds": 1, "ends_early": True, "steps": [17.0, None]}
     evaluated |= {"return": [34.25, None], "mean_reward": [2.0, None], "unsafe_pct": [2.0, None]}
     evaluated |= {"unsafe_pct_by_cost": {"too_hot": [1.5, None]}, "worst_episode_unsafe_pct": 4.0}

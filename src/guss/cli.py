@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import inspect
 import os
 import sys
@@ -65,8 +66,24 @@ def parse(words: list[str]) -> Any:
         lists = {f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(table[words[0]]) if f.default == ()}
         if twice := next((word for word in words if word in lists and words.count(word) > 1), None):  # the last wins
             raise GussError(f"{twice} is given more than once; give it once, with all values after it: {twice} A B")
+        check_flags(words, table[words[0]], f"{prog} {words[0]}")
     about = inspect.getdoc(Reproduce) if kind == "experiment" else ABOUT
     return tyro.extras.subcommand_cli_from_dict(table, prog=prog, description=about, args=words or ["--help"])
+
+
+def check_flags(words: list[str], command: Any, prog: str) -> None:
+    """An error in a line for a flag that a command does not have, with the nearest that it has."""
+    fields = {field.name.replace("_", "-"): field.default for field in dataclasses.fields(command)}
+    switches = [name for name, default in fields.items() if isinstance(default, bool)]
+    known = [*(f"--{name}" for name in fields), *(f"--no-{name}" for name in switches), "--help"]
+    for word in words[1:]:
+        flag = word.partition("=")[0].replace("_", "-")
+        if flag == "--":
+            return
+        if flag.startswith("--") and not flag.startswith("--tyro-") and flag not in known:
+            near = difflib.get_close_matches(flag, known, n=3, cutoff=0.7)
+            hint = f"did you mean {' or '.join(near)}? " if near else ""
+            raise GussError(f"{prog} has no flag {word.partition('=')[0]}: {hint}`{prog} --help` lists all")
 
 
 _show_other = warnings.showwarning

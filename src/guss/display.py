@@ -118,6 +118,10 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
     console.print(table)
     if count > 1:
         console.print("[dim]± is the 90 % interval over seeds; random episodes at the start count in all of them.[/]")
+    for summary in summaries:
+        if count := summary.get("mar_random_episodes", 0):
+            of = f"{count} of {summary['mar_episodes']} episodes counted in MAR had random actions"
+            console.print(Text(f"{summary['method']}: {of}", style="yellow"), soft_wrap=True)
     for file in files:
         console.print(f"  {file}", highlight=False, soft_wrap=True)
 

@@ -1,6 +1,8 @@
 """Errors that a user can act on. The command line prints them without a traceback and exits with code 2."""
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -12,6 +14,22 @@ class GussWarning(UserWarning):
     """Something that makes a result mean less than it seems to; the command line prints it in one line."""
 
 
+OURS = ("guss", "jaxtyping", "beartype")
+"""Packages whose lines a warning does not quote: our own, and those that check our types in tests."""
+
+
+def warn(text: str) -> None:
+    """Give a GussWarning that points at the line of the user's code from which guss was called."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__"), frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, GussWarning, stacklevel=level)
+
+
+def _is_ours(module: str | None, file: str) -> bool:
+    return file.startswith("<") or (module or "").partition(".")[0] in OURS
+
+
 REGISTERED = ("method", "planner", "baseline", "model")
 """Kinds of names to which a user's file can add."""
 
@@ -21,8 +39,10 @@ class UnknownNameError(GussError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
-        nearest = difflib.get_close_matches(name.lower().replace("_", "-"), known, n=1, cutoff=0.5)
-        nearest = nearest or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        spellings = (name.lower().replace("_", "-"), name)
+        close = lambda cutoff: [m for s in spellings for m in difflib.get_close_matches(s, known, 1, cutoff)]  # noqa: E731
+        longer = sorted((k for k in known if len(k) > 2 and name.startswith(k)), key=len, reverse=True)  # obs(ervation)
+        nearest = close(0.8) or longer or close(0.5)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         more = f" A {kind} that a file of yours registers is known after --plugin FILE." if kind in REGISTERED else ""
         super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.{more}")

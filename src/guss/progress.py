@@ -102,13 +102,27 @@ class RunProgress:
             for trouble in news.trouble:
                 self._console.print(Text(f"  {trouble}", style="red"), soft_wrap=True)
             for warning in news.warnings:
-                self._console.print(Text(f"  warning: {warning}", style="yellow"), soft_wrap=True)
+                self.warning(warning)
 
     def step(self, done: int) -> None:
         """So many steps of the episode under way are over, where they are done one by one."""
         if done % 10 == 0 or self._stage:
             self._stage = ""
             self._show(f"step {done}")
+
+    def warning(self, text: str) -> None:
+        """What the data do not show, said before they are learned from."""
+        if not self._quiet:
+            self._console.print(Text(f"  warning: {text}", style="yellow"), soft_wrap=True)
+
+    def callbacks(self) -> dict[str, Any]:
+        """What `run_one` and `resume_run` call while a run goes on, beside `episode`."""
+        return {
+            "on_step": self.step,
+            "on_final": self.final,
+            "on_stage": self.stage,
+            "on_warning": self.warning,
+        }
 
     def final(self, fitted: Any | None) -> None:
         """The fit after the last episode begins (None), or is over."""
@@ -147,7 +161,7 @@ def news_pieces(news: EpisodeNews) -> list[str]:
     fit, plan = ("learn", "act") if policy else ("fit", "plan")
     pieces = [reward_text(news), f"unsafe {news.unsafe_pct:.2f} %"]
     if news.steps is not None:
-        pieces.append(f"steps {news.steps:.0f}")
+        pieces.append(f"steps {round(news.steps, 1):g}")
     if news.model_r2 is not None:
         pieces.append(f"model R² {figure_text(news.model_r2)}")
     if len(news.unsafe_by_cost) > 1:

@@ -15,6 +15,7 @@ from guss.commands.common import parse_settings
 from guss.constraint import Constraint
 from guss.envs.adapting import Adapted, describe
 from guss.envs.finding import as_maker, find_env
+from guss.errors import GussError
 from guss.models.learned import ModelSettings
 from guss.task import Task
 from guss.types import ContinuousActions, Observations
@@ -211,3 +212,30 @@ def test_the_command_tells_and_fails_on_problems(guss_command, tmp_path):
     assert "Ready. Go on with: guss run --env ovens.py:make_env" in fine.stdout
     bad = guss_command("check-env", "ovens.py:make_bad", "--steps", 60, "--json", env=here, check=2)
     assert '"ready": false' in bad.stdout
+
+
+class Named(Oven):
+    """Never unsafe, and its observations have names."""
+
+    observation_names = ("heat", "time")
+
+    def step(self, action):
+        obs, reward, terminated, truncated, _ = super().step(action)
+        return obs, reward, terminated, truncated, {"cost": 0.0}
+
+
+def test_names_are_listed_and_advice_is_given_once():
+    make = lambda: Adapted(gymnasium.wrappers.TimeLimit(Named(), 40))  # noqa: E731
+    found = check_env(make, describe(make(), "named"), steps=STEPS)
+    assert any(f.topic == "observations" and f.text == "vectors of 2 numbers: heat, time" for f in found)
+    (risk,) = [f.text for f in found if f.kind == "risk" and f.topic == "cost 'cost'"]
+    assert risk.lower().count("describe the cost in a task") == 1
+
+
+def test_a_missing_module_of_gymnasium_names_its_extra(monkeypatch):
+    def make(*_, **__):
+        raise ModuleNotFoundError("No module named 'imageio'", name="imageio")
+
+    monkeypatch.setattr(gymnasium, "make", make)
+    with pytest.raises(GussError, match=r"No module named 'imageio'; .* pip install 'gymnasium\[mujoco\]'"):
+        find_env("Hopper-v5", without_cost=True)

@@ -328,3 +328,10 @@ def test_marks_and_costs_that_mean_nothing_are_refused(tmp_path, columns, words)
     held = PARTS | {"cost": np.zeros(3)} | {name: np.asarray(value) for name, value in columns.items()}
     with pytest.raises(GussError, match=words):
         Checked(plant().replace(constraints=(Constraint("hot"),))).batch(as_trace(tmp_path, **held))
+
+
+def test_the_nearest_part_of_a_trace_is_suggested(tmp_path):
+    np.savez(tmp_path / "log.npz", **arrays(5))
+    for name, meant in (("observation", "obs"), ("actions", "action"), ("next_observation", "next_obs")):
+        with pytest.raises(GussError, match=f"Did you mean '{meant}'"):
+            read_trace(tmp_path / "log.npz", {name: ["x"]})

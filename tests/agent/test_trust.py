@@ -241,8 +241,32 @@ def test_logged_data_need_no_reward_and_cost_where_the_task_knows_them():
     agent.remember(rows)
     assert agent.fit() is not None
     blank = Agent(task.replace(constraints=(Constraint("beyond"),)), initial_episodes=0, **SMALL)
-    with pytest.raises(GussError, match="must be learned, but these data have no reward or no cost"):
+    with pytest.raises(GussError, match=r"must learn the cost of beyond, .* do not have it .* add `cost_beyond`, or"):
+        blank.remember(rows._replace(reward=np.zeros(30)))
+    blank = Agent(task.replace(constraints=(Constraint("beyond"),), reward=None), initial_episodes=0, **SMALL)
+    with pytest.raises(GussError, match="must learn the reward and the cost of beyond"):
         blank.remember(rows)
+    with pytest.raises(GussError, match="must learn the reward, and"):
+        blank.remember(rows._replace(cost=np.zeros((30, 1))))
+
+
+def test_a_warning_points_at_the_line_that_called_guss(tmp_path):
+    agent = Agent(limited_task(step=None, reset=None), **SMALL)
+    agent.observe(Transition(np.zeros(2), agent.act(np.zeros(2)), 0.0, [0.0], np.zeros(2)))
+    with pytest.warns(GussWarning, match="are not saved") as caught:
+        agent.save(tmp_path / "agent.ckpt")
+    assert caught[0].filename == __file__
+
+
+def test_costs_of_a_transition_may_be_given_by_name():
+    agent = Agent(limited_task(step=None, reset=None), **SMALL)
+    move = Transition(np.zeros(2), agent.act(np.zeros(2)), 0.0, {"beyond": 1.0, "other": 0.0}, np.zeros(2))
+    with pytest.raises(
+        GussError, match=r"\(constraints beyond\) must name every constraint, got cold: beyond is missing"
+    ):
+        agent.observe(move._replace(cost={"cold": 1.0}))
+    agent.observe(move, end=True)
+    assert agent.history[-1].unsafe_by_cost == {"beyond": 100.0}
 
 
 # ---------------------------------------------------------------------------------------------- unknown is not safe

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guss.models.examples import Knowledge, _share_above, examples_of
+from guss.types import Observations
 
 
 def track(seed=0, low=-1.5, high=0.7, count=500):
@@ -61,6 +62,24 @@ def test_a_warning_is_news_once():
     assert len(knowledge.news([[none], [none]])) == 1
     assert knowledge.news([[none], [none]]) == []
     assert "1 of 2 seeds" in knowledge.news([[none], [examples_of("off", obs, unsafe)]])[0]
+    first = Knowledge().news([[both], [none]], (5, 6))
+    assert first[0].startswith("seed 6 (1 of 2 seeds): cost 'off': none of")
+    first = Knowledge().news([[both], [none], [none]], (5, 6, 7))
+    assert first[0].startswith("seeds 6, 7 (2 of 3 seeds; the figures are those of seed 6): cost 'off'")
     assert knowledge.news([[both], [both]]) == []
     assert len(knowledge.news([[none], [both]])) == 1
     assert knowledge.news([]) == []
+
+
+def test_a_side_that_cannot_be_reached_is_no_side():
+    """A pressure is never negative, whether or not a space says so; a cart that never went there may go."""
+    random = np.random.default_rng(0)
+    pressure = np.concatenate([[0.03], random.exponential(2.0, 800)])[:, None]
+    unsafe = pressure[:, 0] > 6.0
+    assert examples_of("high", pressure, unsafe).warning is None
+    assert examples_of("low", -pressure, unsafe).warning is None
+    assert examples_of("high", pressure + 1.0, unsafe).one_sided == ((0, "high"),), "it does not stop at zero"
+    space = Observations(low=(-20.0,), high=(20.0,))
+    assert examples_of("high", pressure, unsafe, space).one_sided == ((0, "high"),), "the space goes on below zero"
+    within = Observations(low=(-0.2,), high=(20.0,))
+    assert examples_of("high", pressure, unsafe, within).warning is None

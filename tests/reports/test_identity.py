@@ -1,9 +1,11 @@
 """Rows and figures are kept apart by what they are: environment, method and settings."""
 
+import io
 import json
 
 import numpy as np
 import pytest
+from rich.console import Console
 from stored import store
 from test_report import MAPS, RISING, payload_in
 
@@ -184,3 +186,36 @@ def test_maps_of_runs_without_a_plane_share_one(tmp_path):
     assert first["limits"] == second["limits"]
     assert len(second["visited"]) != len(first["visited"])
     assert sum(n for _, _, n in first["unsafe"]) > 0
+
+
+def test_logged_data_are_named_by_their_rows_and_not_by_their_digest():
+    config = {"env": "e", "method": "guss", "seeds": [0], "episodes": 5, "initial_episodes": 2, "initial_steps": 200}
+    logged = config | {"initial_episodes": 0, "initial_steps": None, "data": "89be8f604a6b" * 5, "data_rows": 600}
+    labels = lambda *configs: [name.label for name in name_rows(configs, "abc"[: len(configs)])]  # noqa: E731
+    assert labels(config, logged) == ["GuSS (no logged data)", "GuSS (600 logged rows)"]
+    other = logged | {"data": "0123456789ab" * 5}
+    assert labels(logged, other) == ["GuSS (600 logged rows 89be8f)", "GuSS (600 logged rows 012345)"]
+    assert labels(logged, other | {"data_rows": 70}) == ["GuSS (600 logged rows)", "GuSS (70 logged rows)"]
+    assert labels(logged, logged | {"initial_episodes": 3}) == [
+        "GuSS (initial_episodes 0)", "GuSS (initial_episodes 3)"
+    ]  # fmt: skip
+
+
+def test_long_labels_leave_the_numbers_of_the_terminal_table_whole(tmp_path):
+    from guss.commands.table_display import print_report
+
+    for i in range(2):
+        more = {f"a_setting_with_a_long_name_{j}": f"value {i} " + 40 * "x" for j in range(3)}
+        home = store(tmp_path, "mine.py:make_env", "guss", RISING, name=f"run-{i}", config=more)
+        lines = [json.loads(line) for line in (home / "episodes.jsonl").read_text().splitlines()]
+        costs = {"temperature_of_the_upper_vessel": 1.0, "too_hot": 2.0}
+        lines = [json.dumps(line | {"unsafe_pct_by_cost": costs}) + "\n" for line in lines]
+        (home / "episodes.jsonl").write_text("".join(lines))
+    files = write_report(tmp_path)
+    for width in (80, 120):
+        console = Console(width=width, file=io.StringIO())
+        print_report(console, [file for file in files if file.parent.name != "figures"])
+        shown = console.file.getvalue()
+        assert shown.count("-2.000 ± 0.475") == 2, shown
+        assert shown.count("2.000 ± 0.000") == 2, shown
+        assert "GuSS" in shown

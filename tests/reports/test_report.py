@@ -8,6 +8,7 @@ import re
 import shutil
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from rich.console import Console
@@ -193,3 +194,44 @@ def test_the_committed_page_works_in_a_browser(open_page):
     page.wait_for_function(
         f"() => Number(document.querySelector('#env-safe-pendulum .player input[type=range]').value) != {seen}"
     )
+
+
+def test_the_pareto_axis_is_linear_unless_values_span_orders_of_magnitude(tmp_path):
+    from guss.reports.figures import draw_pareto
+    from guss.reports.gathering import gather
+    from guss.reports.table import rows_of
+
+    for folder, shares in (("near", (2.0, 12.0, 17.0)), ("none", (0.0, 0.0, 0.0)), ("far", (0.0, 0.05, 20.0))):
+        for method, share in zip(("guss", "s-rs", "rs"), shares, strict=True):
+            store(tmp_path / folder, "mine.py:make_env", method, [[-2.0 * len(method)] * 4], unsafe=share)
+        figure = draw_pareto("mine.py:make_env", rows_of(gather(tmp_path / folder).records))
+        (axes,) = figure.axes
+        low, high = axes.get_xlim()
+        ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
+        assert axes.get_title() == "", "there is no second panel to tell it from"
+        assert len(ticks) >= 4
+        assert low <= 0.0 < max(shares) + 0.1 < high
+        assert (axes.get_xscale() == "linear") == ("log scale" not in axes.get_xlabel()) == (folder != "far")
+        plt.close(figure)
+
+
+def test_an_extended_run_shows_what_extended_it(tmp_path):
+    home = store(tmp_path / "runs", method="guss", rewards=RISING)
+    stored = json.loads((home / "config.json").read_text())
+    more = [{"episodes": 2, "target": None, "command": "guss run --resume x --episodes 4"}]
+    (home / "config.json").write_text(json.dumps(stored | {"extended": more}))
+    text = to_markdown(make_report(tmp_path / "runs"))
+    assert "`guss run --env safe-pendulum --method guss && guss run --resume x --episodes 4`" in text
+
+
+def test_the_learning_figure_tells_kinds_of_random_actions_apart(tmp_path):
+    from guss.reports.curves import draw_learning
+    from guss.reports.gathering import gather
+
+    store(tmp_path, "mine.py:make_env", "guss", RISING, config={"explore": "smooth"})
+    store(tmp_path, "mine.py:make_env", "random", RISING)
+    planned, random = gather(tmp_path).records
+    figure = draw_learning([planned], random)
+    assert "(episode 1: smooth random actions)" in figure.axes[0].get_title()
+    assert "method random (independent actions)" in [text.get_text() for text in figure.legends[0].get_texts()]
+    plt.close(figure)

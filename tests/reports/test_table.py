@@ -10,7 +10,7 @@ from stored import store
 
 from guss import metrics
 from guss.errors import GussError
-from guss.reports.curves import curve_of, far_apart, thinned
+from guss.reports.curves import curve_of, far_apart, level_of, thinned
 from guss.reports.gathering import gather, read_record
 from guss.reports.measuring import compare, per_seed, planning, pooled
 from guss.reports.paper import paper_figures, paper_methods
@@ -136,7 +136,7 @@ def test_what_is_missing_partial_or_mixed_is_told_and_the_rest_is_used(tmp_path)
         "one seed only of S-RS",
         "several versions of guss (0.0.9, 0.1.0)",
         "planning times are of several machines (S-RS, GuSS, RS: a CPU; CEM: another CPU)",
-        "S-RS came from sources that were not committed",
+        "guss's own source code had no commit, or changes since its last one, in the runs of S-RS",
     ):
         assert text in told, text
     assert str(tmp_path) not in told
@@ -244,3 +244,24 @@ def test_bands_of_percentages_stay_between_0_and_100(tmp_path):
     assert (curve.high <= 100.0).all()
     assert curve.high[0] == 100.0
     assert curve.low[1] == 0.0
+
+
+def test_random_episodes_that_mar_counts_are_in_the_summary(tmp_path):
+    from guss.reports.run import summarise_run
+
+    home = store(tmp_path, "plant.py:make_env", "guss", [[0.0] * 7])
+    lines = [json.loads(line) | {"phase": "random"} for line in (home / "episodes.jsonl").read_text().splitlines()]
+    for count, expected in ((1, 0), (3, 0), (5, 2), (7, 4)):
+        planned = [line | ({} if i < count else {"phase": "plan"}) for i, line in enumerate(lines)]
+        (home / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in planned))
+        found = summarise_run(home)
+        assert (found["mar_episodes"], found["mar_random_episodes"]) == (4, expected)
+
+
+def test_unsafe_shares_of_curves_count_steps_as_progress_does(tmp_path):
+    home = store(tmp_path, "plant.py:make_env", "guss", [[0.0], [0.0]], unsafe=[[100.0], [0.0]])
+    lines = [json.loads(line) for line in (home / "episodes.jsonl").read_text().splitlines()]
+    lines[0]["steps"], lines[1]["steps"] = 10, 30
+    (home / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert curve_of(read_record(home), "unsafe_pct").mean.tolist() == [25.0]
+    assert level_of(read_record(home), "unsafe_pct") == 25.0

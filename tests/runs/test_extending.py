@@ -11,6 +11,7 @@ from test_resume import Stop, assert_same_run, stop_after
 
 from guss.agent.agent import Agent
 from guss.errors import GussError
+from guss.reports.gathering import read_record
 from guss.reports.run import summarise_run
 from guss.runs.evaluating import evaluate
 from guss.runs.extending import Extension
@@ -50,6 +51,7 @@ def test_a_finished_run_is_extended_and_keeps_what_it_has(finished, longer, tmp_
     ]
     assert final_models(longer, ALL) is not None
     assert summarise_run(longer)["episodes"] == ALL
+    assert read_record(longer).command == f"{ORIGIN['command']} && guss run --resume", "both are needed to repeat it"
     straight = newest_checkpoint(run_one(config(episodes=ALL), tmp_path, ORIGIN))
     for name, array in newest_checkpoint(longer).arrays.items():  # programs of other sizes round differently
         np.testing.assert_allclose(array, straight.arrays[name], rtol=1e-3, atol=1e-4, err_msg=name)

@@ -107,6 +107,12 @@ def test_a_run_warns_once_of_unsafe_examples_on_one_side_only(tmp_path):
     home = run_one(config, tmp_path, ORIGIN, news.append)
     assert [len(each.warnings) for each in news] == [0, 1, 0]
     assert "plans take that side for safe" in news[1].warnings[0]
+    events = []
+    say = lambda kind: lambda text: events.append((kind, text))  # noqa: E731
+    run_one(config, tmp_path, ORIGIN, overwrite=True, on_stage=say("stage"), on_warning=say("warning"))
+    kinds = [kind for kind, text in events if kind == "warning" or text in ("fitting the model", "planning")]
+    assert kinds[:3] == ["warning", "stage", "stage"], "before the fit and the episode that it is about"
+    assert kinds.count("warning") == 1
     counts = [row["unsafe_examples"]["cost"] for row in read_lines(home / "timings.jsonl") if "unsafe_examples" in row]
     assert len(counts) == 2
     assert all(count > 0 for each in counts for count in each)
@@ -151,3 +157,23 @@ def test_a_fitted_model_loads_with_what_its_preset_learns(tmp_path, guss_here):
     agent = Agent.load(tmp_path / "models" / "log" / "model.ckpt", task)
     assert agent.act(np.zeros(1)).shape == (1,)
     assert float(agent.planned.constraints[0].cost.params["threshold"]) == pytest.approx(0.04)
+
+
+@pytest.mark.filterwarnings("always:the logged data have no column `terminated`")
+def test_columns_of_costs_give_them_their_names_and_a_warning_is_given_once(tmp_path, guss_here):
+    log = write_log(tmp_path / "log.csv", unsafe_from=0.8)
+    lines = log.read_text().replace("cost", "too_hot", 1).replace("skip", "too_wet", 1)
+    log.write_text(lines)
+    flags = ("--columns", "cost=too_hot,too_wet", *FAST, "--out", tmp_path / "models")
+    done = guss_here("fit", "--data", log, *flags, check=0)
+    assert "cost of too_hot" in done.stdout
+    assert "cost of too_wet" in done.stdout
+    (tmp_path / "plant.py").write_text(
+        "import numpy as np, guss\n"
+        "task = guss.Task(name='plant', observations=guss.Observations((-np.inf,), (np.inf,)),\n"
+        "    actions=guss.ContinuousActions((-1.0,), (1.0,)), reward=None, learns_end=True,\n"
+        "    constraints=[guss.Constraint('hot'), guss.Constraint('wet')],\n"
+        "    descriptor=None, grid=None, episode_length=20)\n"
+    )
+    done = guss_here("fit", "--data", log, "--env", "plant.py:task", "--overwrite", *flags, check=0)
+    assert done.stderr.count("have no column `terminated`") == 1

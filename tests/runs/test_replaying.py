@@ -72,9 +72,15 @@ def test_a_random_episode_has_no_plans(stored, tmp_path):
     replay = Replay(stored, 0, None)
     assert all(scene.thought is None for scene in replay.scenes())
     assert replay.verdict() == "episode 0 of seed 3, random actions"
+    assert replay.num_episodes == 4
     write_replay(replay, tmp_path / "x.gif", every=5)
     with Image.open(tmp_path / "x.gif") as film:
         assert film.n_frames == 6
+
+
+def test_the_command_says_where_episodes_count_from(stored, tmp_path, guss_here):
+    done = guss_here("replay", stored, "--episode", 0, "--step", 0, "--out", tmp_path / "x.png", check=0)
+    assert "episode 0 of seed 3, random actions (episodes count from 0: the run has 0 to 3)" in done.stdout
 
 
 def test_the_film_shows_every_step_asked_for(stored, tmp_path):

@@ -20,7 +20,7 @@ def test_a_run_of_random_episodes_alone_says_so_before_and_after(guss_here, tmp_
     assert after.startswith("guss: warning: all 1 episodes were random")
     (home,) = (tmp_path / "my runs").iterdir()
     words = shlex.split(after.partition("add episodes with ")[2])
-    assert words == ["guss", "run", "--resume", f"my runs/{home.name}", "--episodes", "2"]
+    assert words == ["guss", "run", "--resume", str(home), "--episodes", "2"]
     assert guss_here(*words[1:], "--quiet", "--no-figures", check=0).stderr == ""
     assert [row["phase"] for row in read_episodes(home)] == ["random", "plan"]
 
@@ -44,7 +44,7 @@ def test_an_interrupt_shows_the_command_that_resumes(guss_here, tmp_path, monkey
     process = guss_here("run", *SMALL, "--episodes", 2, "--out", "it's here", check=130)
     (home,) = (tmp_path / "it's here").iterdir()
     command = process.stderr.strip().partition("; resume with: ")[2]
-    assert shlex.split(command) == ["guss", "run", "--resume", f"it's here/{home.name}"]
+    assert shlex.split(command) == ["guss", "run", "--resume", str(home)], "it works in any folder"
     process = guss_here(*shlex.split(command)[1:], "--quiet", check=130)
     assert command in process.stderr, "also when it was resumed"
     monkeypatch.setattr(PlanningLoop, "play", play)

@@ -10,7 +10,6 @@ Who owns the real system drives it: `act(obs)`, then `observe(transition)`, with
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from guss.agent.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
 from guss.agent.systems import Checked, HostSystem, check_finite, check_steps, read_logged, resolve
 from guss.agent.traces import Columns, Trace
 from guss.checkpoint import Stored
-from guss.errors import GussError, GussWarning
+from guss.errors import GussError, warn
 from guss.loading import find_preset
 from guss.models.examples import Knowledge
 from guss.models.judging import FitReport
@@ -238,7 +237,7 @@ class Agent:
         self._report, self._fitted_rows = jax.tree.map(lambda x: np.asarray(x)[0], report), self.learner.rows
         self._fit_seconds += time.perf_counter() - started
         for text in self._knowledge.news(self.learner.examples()):
-            warnings.warn(text, GussWarning, stacklevel=2)
+            warn(text)
         return self._report
 
     # -------------------------------------------------------------------------------------------------- whole episodes

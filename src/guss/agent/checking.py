@@ -24,6 +24,8 @@ from guss.types import ContinuousActions
 Kind = Literal["fact", "learned", "risk", "problem"]
 SAMPLED_FLAGS = "--net deterministic=false particles=5"
 SAMPLED = f"By default plans use the model's mean; plan with samples of it: {SAMPLED_FLAGS}"
+MOST_NAMES = 12
+"""So many names of dimensions are listed."""
 ALIKE = 50
 """Steps over which two episodes with the same seed and actions are compared."""
 
@@ -106,7 +108,9 @@ class _Caller:
 def _spaces(space: tuple[Any, str], task: Task, tell: Callable[..., Any]) -> None:
     size = task.observations.size
     how = "" if space[0] == (size,) else f", flattened from {space[1]}"
-    tell("fact", "observations", f"vectors of {size} number{'s' * (size > 1)}{how}")
+    names = task.observations.names
+    named = "" if names is None else ": " + ", ".join(names[:MOST_NAMES]) + ", …" * (len(names) > MOST_NAMES)
+    tell("fact", "observations", f"vectors of {size} number{'s' * (size > 1)}{how}{named}")
     low, high = np.asarray(task.observations.low), np.asarray(task.observations.high)
     open_ends = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high))).tolist()
     if open_ends:
@@ -362,12 +366,10 @@ def _learned(task: Task, seen: Seen, tell: Callable[..., Any]) -> None:
             )
         found = examples_of(name, seen.next_obs, seen.cost[:, i] > 0, task.observations)
         if constraint.learned and found.warning:
-            tell(
-                "risk",
-                f"cost {name!r}",
-                f"{found.warning}. The cost classifier needs safe and unsafe examples: describe the cost in a Task, "
-                f"bring logged data with --data, or expect unsafe steps until it has them",
-            )
+            advice = "The cost classifier needs safe and unsafe examples: "
+            if found.kind != "none":  # that warning says what to do
+                advice += "describe the cost in a Task, bring logged data with --data, or "
+            tell("risk", f"cost {name!r}", f"{found.warning}. {advice}expect unsafe steps until it has them")
         elif unsafe:
             tell("fact", f"cost {name!r}", f"unsafe states: {found.region}")
         if unsafe > 0.5 * total:

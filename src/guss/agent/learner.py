@@ -47,6 +47,19 @@ def told_of(reward: np.ndarray, cost: np.ndarray, ended: np.ndarray) -> np.ndarr
     return np.concatenate([np.asarray(x, np.float32) for x in columns], axis=-1)
 
 
+def missing_columns(task: Task, lacking: np.ndarray) -> GussError:
+    """What data lack that a task must learn; `lacking`: whether, for each of `wanted_columns`."""
+    names = [("reward", "reward")] * (task.reward is None)
+    names += [(f"cost of {c.name}", f"cost_{c.name}") for c in task.constraints if c.learned]
+    missing = [pair for pair, bad in zip(names, lacking.tolist(), strict=False) if bad]
+    what, columns = (list(each) for each in zip(*missing, strict=True))
+    them = "them" if len(missing) > 1 else "it"
+    return GussError(
+        f"task {task.name!r} must learn the {' and the '.join(what)}, and these data do not have {them} in every row: "
+        f"add {', '.join(f'`{name}`' for name in columns)}, or describe {them} in a Task"
+    )
+
+
 class Learner:
     """Models and data of all seeds, between episodes. Buffers double when they are full, which compiles anew."""
 
@@ -110,11 +123,9 @@ class Learner:
             return
         if self.data.told is not None:
             wanted = wanted_columns(self.task, batch.told.reshape(-1, batch.told.shape[-1]))
-            if np.isnan(wanted[np.asarray(batch.use).reshape(-1)]).any():
-                raise GussError(
-                    f"the {' and the '.join(self.task.unknown)} of task {self.task.name!r} must be learned, but these "
-                    f"data have no reward or no cost: bring columns `reward` and `cost`, or describe them in a Task"
-                )
+            lacking = np.isnan(wanted[np.asarray(batch.use).reshape(-1)]).any(axis=0)
+            if lacking.any():
+                raise missing_columns(self.task, lacking)
         for start in range(0, batch.obs.shape[1], self.block):
             part = jax.tree.map(lambda x, start=start: x[:, start : start + self.block], batch)
             count = part.obs.shape[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from guss.agent.history import Episode
 from guss.agent.learner import Learner, check_about
 from guss.agent.settings import AgentSettings
 from guss.checkpoint import Stored
-from guss.errors import GussError, GussWarning
+from guss.errors import GussError, warn
 from guss.models.judging import FitReport
 from guss.models.outcomes import OutcomeReport
 from guss.task import END, Task
@@ -68,7 +67,7 @@ def about_agent(agent: Agent) -> dict[str, Any]:
     """What a stored agent has beside its arrays; what is not stored is warned of."""
     if agent._steps:
         text = f"{len(agent._steps)} steps of the episode under way are not saved; call reset() first to keep them"
-        warnings.warn(text, GussWarning, stacklevel=3)
+        warn(text)
     return {
         "task": agent.task.name,
         "system": signature(agent.planned),
@@ -159,11 +158,7 @@ def with_stored_end(task: Task, stored: dict[str, Any], path: Path) -> Task:
         return task
     knows = END in stored["learned outcomes"]
     if task.learns_end and not knows:
-        warnings.warn(
-            f"the model in {path} does not know when the system ends an episode early, so plans ignore it",
-            GussWarning,
-            stacklevel=4,
-        )
+        warn(f"the model in {path} does not know when the system ends an episode early, so plans ignore it")
     return task.replace(learns_end=knows) if bool(task.learns_end) != knows else task
 
 

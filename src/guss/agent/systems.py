@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from guss.envs import ENVS
 from guss.envs.adapting import Adapted, check_spaces, describe, no_cost_error
 from guss.envs.finding import as_maker, find_env
 from guss.envs.stepping import NotAnEnvironmentError
-from guss.errors import GussError, GussWarning, in_one_line
+from guss.errors import GussError, in_one_line, warn
 from guss.spaces import Names, named
 from guss.task import END, Task
 from guss.types import Actions, ContinuousActions, Transition
@@ -208,6 +207,11 @@ class Checked:
         names = [constraint.name for constraint in self.task.constraints]
         reward = self._array(reward, (), np.float32, f"the reward of {where}")
         about = f"the cost of {where} (constraints {', '.join(names)})"
+        if isinstance(cost, Mapping):  # info["costs"]
+            if missing := [name for name in names if name not in cost]:
+                held = ", ".join(map(str, cost)) or "nothing"
+                raise GussError(f"{about} must name every constraint, got {held}: {', '.join(missing)} is missing")
+            cost = [cost[name] for name in names]
         cost = self._array(cost, (len(names),), np.float32, about, names)
         self._not_negative(cost[None], f"the cost of {where}")
         return _transition(obs, action, reward, cost, next_obs)
@@ -215,12 +219,10 @@ class Checked:
     def batch(self, trace: Transition | Trace) -> Batch:
         """A logged trace, [N, …]."""
         if isinstance(trace, Trace) and not trace.knows_end and END in self.task.unknown:
-            warnings.warn(
+            warn(
                 f"the logged data have no column `terminated`, so the model of task {self.task.name!r} learns that the "
                 f"system never ends an episode itself: add the column (1 on the last row of an episode that the system "
-                f"ended, 0 elsewhere), or switch it off with Task(learns_end=False)",
-                GussWarning,
-                stacklevel=4,
+                f"ended, 0 elsewhere), or switch it off with Task(learns_end=False)"
             )
         count = len(np.asarray(trace.obs))
         size, actions = self.task.observations.size, self.task.actions

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ import numpy as np
 
 from guss.agent.tables import read_columns, write_columns
 from guss.checkpoint import write_atomically
-from guss.errors import GussError, GussWarning, UnknownNameError
+from guss.errors import GussError, UnknownNameError, warn
 from guss.limits import MAX_DATA, Budget
 
 FORMATS = (".npz", ".csv", ".parquet")
@@ -42,6 +41,7 @@ class Trace(NamedTuple):
     cost_names: tuple[str, ...] | None = None  # C constraints, where the file names them; None: by position
     obs_names: tuple[str, ...] | None = None  # D columns, where `columns` names them
     action_names: tuple[str, ...] | None = None
+    cost_labels: tuple[str, ...] | None = None  # C columns, where `columns` names them; not used to match constraints
     knows_end: bool = True  # False: nothing says where the system itself ended an episode
 
 
@@ -71,7 +71,7 @@ def join(traces: Sequence[Trace], origins: Sequence[Any] = ()) -> Trace:
     columns = zip(*(trace[:ARRAYS] for trace in traces), strict=True)
     fields: Any = [None if any(x is None for x in parts) else np.concatenate(parts) for parts in columns]
     same: Any = lambda name: getattr(first, name) if len({getattr(t, name) for t in traces}) == 1 else None  # noqa: E731
-    about: Any = {name: same(name) for name in ("obs_names", "action_names")} | {"cost_names": names}
+    about: Any = {name: same(name) for name in ("obs_names", "action_names", "cost_labels")} | {"cost_names": names}
     return Trace(*fields)._replace(**about, knows_end=all(trace.knows_end for trace in traces))
 
 
@@ -155,7 +155,7 @@ def _mention(ignored: dict[str, Path]) -> None:
     """Columns of text, such as time stamps, may be there for people: they are named once, by their first file."""
     if ignored:
         path, names = next(iter(ignored.values())), ", ".join(ignored)
-        warnings.warn(f"{path}: columns that hold no numbers are not used: {names}", GussWarning, stacklevel=3)
+        warn(f"{path}: columns that hold no numbers are not used: {names}")
 
 
 def _read(path: Path, columns: Columns, budget: Budget, ignored: dict[str, Path]) -> Trace:
@@ -176,6 +176,7 @@ def _read(path: Path, columns: Columns, budget: Budget, ignored: dict[str, Path]
     named = costs and not re.fullmatch("cost(_[0-9]+)?", costs[0])
     trace = _trace(path, held, tuple(name.removeprefix("cost_") for name in costs) if named else None)
     labels: Any = {f"{part}_names": tuple(columns[part]) for part in ("obs", "action") if part in columns}
+    labels |= {"cost_labels": tuple(columns["cost"])} if "cost" in columns else {}
     return trace._replace(**labels, knows_end="terminated" in parts)
 
 
@@ -273,11 +274,9 @@ def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] 
     pick = lambda x: None if x is None else x[rows]  # noqa: E731
     cost = None if cost is None else column(cost)
     if cost is not None and (lost := int((cost[end] > 0).any(axis=1).sum())):
-        warnings.warn(
+        warn(
             f"{path}: {lost} unsafe rows are left out. They are the last of their episodes, and without next_obs it is "
-            f"not known where their step led: add columns next_obs_0, …",
-            GussWarning,
-            stacklevel=3,
+            f"not known where their step led: add columns next_obs_0, …"
         )
     next_rows = (use[rows], end[rows + 1], stop[rows + 1])
     return Trace(obs[rows], action[rows], obs[rows + 1], pick(reward), pick(cost), *next_rows, cost_names)

@@ -63,4 +63,4 @@ class Replay:
                 dims=self.dims,
             )
         if not self.quiet:
-            print(f"{self.out}: {stored.verdict()}")
+            print(f"{self.out}: {stored.verdict()} (episodes count from 0: the run has 0 to {stored.num_episodes - 1})")

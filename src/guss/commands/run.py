@@ -58,7 +58,8 @@ class Run:
     """Logged transitions to start from (NPZ, CSV, Parquet, folders, another run); then no random episode is needed."""
     columns: ColumnNames = ()
     explore: Annotated[str | None, arg(metavar="HOW"), FROM_PRESET] = None
-    """How random actions follow each other: smooth, or iid (as the paper)."""
+    """How the random actions at the start follow each other: smooth (temporally correlated), or iid (independent, as
+    in the paper). The method random always draws independent ones."""
     horizon: Annotated[int | None, arg(metavar="H"), FROM_PRESET] = None
     """H: steps of a plan."""
     budget: Annotated[int | None, arg(metavar="M"), FROM_PRESET] = None
@@ -139,7 +140,7 @@ class Run:
             resumable(home),
             RunProgress(console, self.episodes or config.episodes, quiet=self.quiet) as progress,
         ):
-            shown: Any = {"on_step": progress.step, "on_final": progress.final, "on_stage": progress.stage}
+            shown: Any = progress.callbacks()
             if self.resume is not None:
                 resume_run(home, progress.episode, **shown, previous=self.previous, more=more, logs=self.log)
             else:
@@ -179,7 +180,7 @@ class Run:
             resumable(home),
             RunProgress(console, config.episodes, quiet=self.quiet, name=config.method) as progress,
         ):
-            shown: Any = {"on_step": progress.step, "on_final": progress.final, "on_stage": progress.stage}
+            shown: Any = progress.callbacks()
             if (home / "config.json").exists() and not self.overwrite:
                 resume_run(home, progress.episode, **shown)
             else:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def resume_command(home: Path, *more: str) -> str:
-    """The command that resumes a run, as a shell takes it."""
-    return shlex.join(["guss", "run", "--resume", str(home), *more])
+    """The command that resumes a run, as a shell takes it in any folder."""
+    return shlex.join(["guss", "run", "--resume", str(home.resolve()), *more])
 
 
 @contextmanager

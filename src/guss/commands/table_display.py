@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import textwrap
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,6 +22,10 @@ from guss.runs.batches import Batch, Job
 SECONDS_BETWEEN_LINES = 30.0
 COLUMNS = {"mar": "MAR", "mrcp_ksteps": "MRCP, k steps", "unsafe_pct": "unsafe %"}
 """Measures of the table that a report prints."""
+HEAD_WIDTH = 16
+"""Characters in a line of a column's head, about as many as its numbers have."""
+NAME_WIDTH = 24
+"""Characters that a name has room for in a line, at least."""
 
 
 class _TimeLeft(ProgressColumn):
@@ -144,30 +150,53 @@ def _pair(mean: float | None, half: float | None) -> str:
     return "–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
 
 
+def _columns_of(rows: list[dict[str, Any]]) -> list[tuple[str, list[Text]]]:
+    """Head and cells of every column of numbers of an environment's table."""
+    columns = [("seeds ×\nepisodes", [Text(f"{row['seeds']} × {row['episodes']}") for row in rows])]
+    reached = any(row["reached"] or "mrcp_ksteps" in row["paper"] for row in rows)
+    for name, head in COLUMNS.items():
+        if name == "mrcp_ksteps" and not reached:
+            continue
+        beside, cells = any(name in row["paper"] for row in rows), []
+        for row in rows:
+            paper = row["paper"].get(name)
+            theirs = () if paper is None else (" ", (f"[{paper[0]:g}]", "dim"))
+            cells.append(Text.assemble(_pair(*row[name]), *theirs))
+        columns.append((head + " [paper]" * beside, cells))
+    for cost in dict.fromkeys(cost for row in rows for cost in row.get("unsafe_pct_by_cost", ())):
+        head = "\n".join(textwrap.wrap(f"{one_line(cost)} %", HEAD_WIDTH))
+        pairs = [row.get("unsafe_pct_by_cost", {}).get(cost, (None, None)) for row in rows]
+        columns.append((head, [Text(_pair(*pair)) for pair in pairs]))
+    return columns
+
+
+def _print_columns(console: Console, title: str, names: list[Text], columns: list[tuple[str, list[Text]]]) -> None:
+    """A row for each name; names wrap, numbers do not. Columns that do not fit beside the others follow below."""
+    widths = [3 + max(len(line) for line in (*head.split("\n"), *(c.plain for c in cells))) for head, cells in columns]
+    room = console.width - 4 - min(NAME_WIDTH, max(len(name) for name in names))
+    parts, used = [list[tuple[str, list[Text]]]()], 0
+    for column, width in zip(columns, widths, strict=True):
+        if parts[-1] and used + width > room:
+            parts.append([])
+            used = 0
+        parts[-1].append(column)
+        used += width
+    for i, part in enumerate(parts):
+        shown = Table(title=None if i else Text(title), title_justify="left")
+        shown.add_column("method", overflow="fold")
+        for head, _ in part:
+            shown.add_column(Text(head), justify="right", no_wrap=True)
+        for name, *cells in zip(names, *(cells for _, cells in part), strict=True):
+            shown.add_row(name, *cells)
+        console.print(shown)
+
+
 def print_report(console: Console, files: list[Path]) -> None:
     """The paper's table as a report has it, in short; what is missing; where the whole is. `files`: the report's."""
     table, notes = (json.loads((files[0].parent / f"{name}.json").read_text()) for name in ("table", "report"))
     for label, methods in zip(notes["environments"].values(), table.values(), strict=True):
-        shown = Table(title=Text(label), title_justify="left")
-        shown.add_column("method", no_wrap=True)
-        shown.add_column("seeds × episodes", justify="right")
-        reached = any(row["reached"] or "mrcp_ksteps" in row["paper"] for row in methods.values())
-        known = [name for name in COLUMNS if name != "mrcp_ksteps" or reached]
-        for name in known:
-            beside = any(name in row["paper"] for row in methods.values())
-            shown.add_column(escape(COLUMNS[name] + " [paper]" * beside), justify="right")
-        costs = list(dict.fromkeys(cost for row in methods.values() for cost in row.get("unsafe_pct_by_cost", ())))
-        for cost in costs:
-            shown.add_column(Text(f"{one_line(cost)} %"), justify="right")
-        for method, row in methods.items():
-            cells = []
-            for name in known:
-                ours, paper = _pair(*row[name]), row["paper"].get(name)
-                cells.append(ours + ("" if paper is None else f" [dim]{escape(f'[{paper[0]:g}]')}[/]"))
-            cells += [_pair(*row.get("unsafe_pct_by_cost", {}).get(cost, (None, None))) for cost in costs]
-            count = f"{row['seeds']} × {row['episodes']}"
-            shown.add_row(Text(one_line(row["label"]), style="bold" if method == "guss" else ""), count, *cells)
-        console.print(shown)
+        names = [Text(one_line(row["label"]), style="bold" if key == "guss" else "") for key, row in methods.items()]
+        _print_columns(console, label, names, _columns_of(list(methods.values())))
     for note in notes["notes"]:
         console.print(f"  [yellow]![/] {escape(one_line(note))}", highlight=False, soft_wrap=True)
     pages = [file for file in files if file.parent.name != "figures"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -22,7 +21,7 @@ from guss.envs import ENVS, EnvSpec
 from guss.envs.adapting import Adapted, asked, check_spaces, describe
 from guss.envs.processes import ProcessWorker
 from guss.envs.workers import AnyWorker, Worker, about_close, close_by
-from guss.errors import GussError, GussWarning
+from guss.errors import GussError, warn
 from guss.loading import functions_in, load_object, located
 from guss.task import Task
 from guss.usercode import check_user_code
@@ -65,11 +64,27 @@ def _own(
     if ":" in name:
         found, source = load_object(name, folder), located(name, folder)
     elif name in gymnasium.registry:
-        found = partial(gymnasium.make, name, disable_env_checker=True)
+        found = partial(make_gymnasium, name)
     else:
         raise unknown_env(name)
     how: Any = {"episode_length": episode_length, "without_cost": without_cost}
     return replace(spec_of(found, name, **how, process=source if process else None), source=source)
+
+
+EXTRAS = {"imageio": "mujoco", "mujoco": "mujoco", "Box2D": "box2d", "swig": "box2d", "pygame": "classic-control",
+          "ale_py": "atari", "cv2": "other", "moviepy": "other"}  # fmt: skip
+"""Extras of Gymnasium by the modules that they install."""
+
+
+def make_gymnasium(name: str) -> Any:
+    """An environment by its Gymnasium id; an error names the extra of Gymnasium whose module is missing."""
+    try:
+        return gymnasium.make(name, disable_env_checker=True)
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        raise GussError(f"{error}; Gymnasium installs it with: pip install 'gymnasium[{extra}]'") from error
 
 
 def unknown_env(name: str) -> GussError:
@@ -148,7 +163,7 @@ def spec_of(
             check_spaces(env, task)
     finally:
         if (failure := close_by(here)) is not None:
-            warnings.warn(about_close(failure), GussWarning, stacklevel=2)
+            warn(about_close(failure))
 
     def make_env() -> Adapted:
         again = found()

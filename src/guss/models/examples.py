@@ -19,6 +19,8 @@ FEW = 10
 """Fewer unsafe examples than this are too few to learn a cost from."""
 SEPARATED = 0.99
 """One dimension separates unsafe from safe states if this share of all pairs is in the same order."""
+MOST_SEEDS = 6
+"""So many seeds a warning names."""
 NEAR = 0.05
 """Share of the observed range: so close to the bound of their space, states have reached it."""
 
@@ -114,15 +116,26 @@ def examples_of(name: str, obs: np.ndarray, event: np.ndarray, space: Observatio
         # Unsafe states on one side say nothing of the other, unless safe ones were met as far from the middle there.
         least, most = float(obs[:, dim].min()), float(obs[:, dim].max())
         near = NEAR * (most - least)
-        if above >= SEPARATED and least > max(2.0 * middle - low[dim], lowest[dim] + near):
+        floor, ceiling = _ends(least, most, float(lowest[dim]), float(highest[dim]), near)
+        if above >= SEPARATED and least > max(2.0 * middle - low[dim], floor + near):
             sides.append((dim, "high"))
             reached.append(least)
-        elif above <= 1.0 - SEPARATED and most < min(2.0 * middle - high[dim], highest[dim] - near):
+        elif above <= 1.0 - SEPARATED and most < min(2.0 * middle - high[dim], ceiling - near):
             sides.append((dim, "low"))
             reached.append(most)
     ranges = tuple(low.tolist()), tuple(high.tolist())
     names = None if space is None else space.names
     return Examples(name, len(unsafe), len(obs), *ranges, one_sided=tuple(sides), reached=tuple(reached), names=names)
+
+
+def _ends(least: float, most: float, lowest: float, highest: float, near: float) -> tuple[float, float]:
+    """Where a dimension ends: at the bounds of its space; where it has none, at zero if its values stop there.
+
+    A concentration or a pressure is never negative, and data alone do not say so otherwise.
+    """
+    floor = 0.0 if np.isinf(lowest) and 0.0 <= least <= near else lowest
+    ceiling = 0.0 if np.isinf(highest) and -near <= most <= 0.0 else highest
+    return floor, ceiling
 
 
 def _share_above(these: np.ndarray, those: np.ndarray) -> float:
@@ -138,17 +151,31 @@ class Knowledge:
     def __init__(self) -> None:
         self._kinds: dict[str, set[str]] = {}
 
-    def news(self, examples: Sequence[Sequence[Examples]]) -> list[str]:
-        """Warnings about the data of all seeds, [S][costs], that were not given the last time."""
+    def news(self, examples: Sequence[Sequence[Examples]], seeds: Sequence[int] = ()) -> list[str]:
+        """Warnings about the data of all seeds, [S][costs], that were not given the last time; `seeds`: their numbers.
+
+        Several seeds that lack the same are warned of once, with the figures of the first of them.
+        """
         found = []
         for each in zip(*examples, strict=True):
             name, kinds = each[0].name, {one.kind for one in each} - {""}
             for kind in sorted(kinds - self._kinds.get(name, set())):
-                mine = [one for one in each if one.kind == kind]
-                many = f"{len(mine)} of {len(each)} seeds, such as the first: " if len(each) > 1 else ""
-                found.append(f"{many}{mine[0].warning}")
+                mine = [i for i, one in enumerate(each) if one.kind == kind]
+                who = _seeds_text([(seeds or range(len(each)))[i] for i in mine], len(each))
+                found.append(f"{who}{each[mine[0]].warning}")
             self._kinds[name] = kinds
         return found
+
+
+def _seeds_text(seeds: Sequence[int], total: int) -> str:
+    """Which seeds of all a warning is about, as it begins; nothing where there is one seed."""
+    if total == 1:
+        return ""
+    count = f"{len(seeds)} of {total} seeds"
+    if len(seeds) == 1:
+        return f"seed {seeds[0]} ({count}): "
+    shown = ", ".join(map(str, seeds[:MOST_SEEDS])) + ", …" * (len(seeds) > MOST_SEEDS)
+    return f"seeds {shown} ({count}; the figures are those of seed {seeds[0]}): "
 
 
 def learned_examples(task: Task, obs: np.ndarray, told: np.ndarray) -> list[Examples]:

@@ -48,10 +48,20 @@ def thinned(values: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarr
 
 
 def curve_of(record: Record, field: str, log: bool = False) -> Curve:
-    """A field of a run's episodes over time; of one seed alone the interval has no width."""
-    number, columns = thinned(record.values(field), log)
-    mean, half = (np.asarray(x) for x in zip(*(metrics.interval(column) for column in columns), strict=True))
-    half = np.nan_to_num(half)
+    """A field of a run's episodes over time; of one seed alone the interval has no width.
+
+    Unsafe shares are those of the steps of all seeds together, as a run's progress shows them: an episode counts by
+    its steps.
+    """
+    if field == "unsafe_pct":
+        steps = np.maximum(record.values("steps"), 1e-9)
+        number, weights = thinned(steps, log)
+        columns = thinned(record.values(field) * steps, log)[1] / weights
+    else:
+        number, columns = thinned(record.values(field), log)
+        weights = np.ones_like(columns)
+    mean = (columns * weights).sum(axis=1) / weights.sum(axis=1)
+    half = np.nan_to_num([metrics.interval(column).half_width for column in columns])
     low, high = mean - half, mean + half
     if field == "unsafe_pct":
         low, high = (np.clip(edge, 0.0, 100.0) for edge in (low, high))
@@ -59,8 +69,11 @@ def curve_of(record: Record, field: str, log: bool = False) -> Curve:
 
 
 def level_of(record: Record | None, field: str) -> float | None:
-    """A field's mean over all episodes of a run: the line of random actions."""
-    return None if record is None else float(record.values(field).mean())
+    """A field's mean over all episodes of a run, unsafe shares over all steps: the line of random actions."""
+    if record is None:
+        return None
+    weights = record.values("steps") if field == "unsafe_pct" else None
+    return float(np.average(record.values(field), weights=weights))
 
 
 def far_apart(records: list[Record]) -> bool:
@@ -82,7 +95,13 @@ def draw_learning(records: list[Record], random: Record | None = None) -> Any:
             axes.fill_between(curve.number, curve.low, curve.high, color=style["color"], alpha=0.18, lw=0)
             axes.plot(curve.number, curve.mean, marker="o", ms=dots, lw=1.6, **style)
         if random is not None:
-            axes.axhline(level_of(random, field), color=RANDOM_LINE, lw=1.2, ls=(0, (4, 3)), label="random actions")
+            axes.axhline(
+                level_of(random, field),
+                color=RANDOM_LINE,
+                lw=1.2,
+                ls=(0, (4, 3)),
+                label="method random (independent actions)",
+            )
         axes.set(xlabel="episode", ylabel=label, xlim=(1, longest))
         if log:  # a planner beside a policy that needs thousands
             axes.set_xscale("log")
@@ -110,7 +129,9 @@ def _beginning(record: Record) -> str:
     count = num_random(record.episodes)
     if not count or record.method == "random":
         return ""
-    return f" (episode 1{f' to {count}' * (count > 1)} at random)"
+    how = {"smooth": "smooth random actions", "iid": "independent random actions"}
+    told = how.get(str(record.config.get("explore")), "random actions")
+    return f" (episode 1{f' to {count}' * (count > 1)}: {told})"
 
 
 def _seeds_told(records: list[Record]) -> str:

@@ -33,11 +33,13 @@ def draw_pareto(env: str, rows: list[Row]) -> Any:
     for method in paper_methods(env):
         told = paper_figures(env, method)
         theirs.append((style_of(method), section_of(bundled_method(method))[0], told["unsafe_pct"], told["mar"]))
-    panels = [("here", ours)] + ([("in the paper (Table 1)", theirs)] if theirs else [])
+    panels: list[tuple[str, list[Any]]]
+    panels = [("here", ours), ("in the paper (Table 1)", theirs)] if theirs else [("", ours)]
     figure, axes = new_figure(len(panels), 1, 5.4 * len(panels), 4.2, squeeze=False)
     for panel, (title, points) in zip(axes[0], panels, strict=True):
-        _fronts(panel, points)
-        panel.set(title=title, xlabel="unsafe steps [%]", ylabel=f"MAR ({reward})")
+        log = spans_orders([unsafe[0] for _, _, unsafe, _ in points])
+        _fronts(panel, points, log)
+        panel.set(title=title, xlabel=f"unsafe steps [%]{', log scale' * log}", ylabel=f"MAR ({reward})")
     figure.suptitle(
         f"{plot_text(rows[0].record.env_label)}: Pareto fronts, with ranks; up and to the left is better", fontsize=10
     )
@@ -50,7 +52,13 @@ def draw_pareto(env: str, rows: list[Row]) -> Any:
     return figure
 
 
-def _fronts(axes: Any, points: list[tuple[dict[str, Any], str, Any, Any]]) -> None:
+def spans_orders(values: list[float]) -> bool:
+    """Whether values need a logarithmic axis: the largest is at least 30 times the smallest that is not zero."""
+    positive = [value for value in values if value > 0]
+    return bool(positive) and max(positive) >= 30 * min(positive)
+
+
+def _fronts(axes: Any, points: list[tuple[dict[str, Any], str, Any, Any]], log: bool) -> None:
     unsafe, reward = (np.asarray([pair[0] for pair in pairs], float) for pairs in list(zip(*points, strict=True))[2:])
     ranks = metrics.pareto_ranks(reward, unsafe)
     for rank in range(1, ranks.max() + 1):
@@ -63,17 +71,25 @@ def _fronts(axes: Any, points: list[tuple[dict[str, Any], str, Any, Any]]) -> No
         half = x[1] or 0.0  # of a percentage: from 0 to 100
         axes.errorbar(x[0], y[0], xerr=[[min(half, x[0])], [min(half, 100.0 - x[0])]], yerr=y[1] or 0.0, color=colour,
                       marker=MARKERS[section], ms=7, elinewidth=0.9, capsize=2, zorder=3)  # fmt: skip
-    positive = unsafe[unsafe > 0]
-    smallest = float(positive.min()) if len(positive) else 1.0
-    ticks = [t for power in range(-3, 3) for t in (10.0**power, 3 * 10.0**power) if smallest <= t <= 2 * unsafe.max()]
-    axes.set_xscale("symlog", linthresh=smallest)
-    axes.set_xticks([0.0, *ticks])
-    axes.set_xticks([], minor=True)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlim(left=0.0, right=2.0 * float(max(unsafe.max(), smallest)))
+    _unsafe_axis(axes, unsafe, log)
     axes.margins(y=0.08)
     _label(axes, unsafe, reward, [f"{p[0]['label']} ({rank})" for p, rank in zip(points, ranks, strict=True)],
            [p[0]["color"] for p in points])  # fmt: skip
+
+
+def _unsafe_axis(axes: Any, unsafe: np.ndarray, log: bool) -> None:
+    """Shares of unsafe steps from 0 on; on a logarithmic axis 0 is shown too, a linear piece below the smallest."""
+    largest = float(unsafe.max()) or 1.0
+    if log:
+        smallest = float(unsafe[unsafe > 0].min()) if (unsafe > 0).any() else 1.0
+        ticks = [t for power in range(-3, 3) for t in (10.0**power, 3 * 10.0**power) if smallest <= t <= 2 * largest]
+        axes.set_xscale("symlog", linthresh=smallest)
+        axes.set_xticks([0.0, *ticks])
+        axes.set_xticks([], minor=True)
+        axes.set_xlim(left=-0.2 * smallest, right=2.0 * largest)  # room for a marker at 0
+    else:
+        axes.set_xlim(left=-0.02 * largest, right=1.1 * max(largest, axes.get_xlim()[1] / 1.1))
+    axes.xaxis.set_major_formatter("{x:g}")
 
 
 def _label(axes: Any, x: np.ndarray, y: np.ndarray, texts: list[str], colours: list[str]) -> None:

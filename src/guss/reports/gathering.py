@@ -63,6 +63,12 @@ class Record:
         return bundled_method(self.method) or (None if self.facts is None else self.facts.method)
 
     @property
+    def command(self) -> str | None:
+        """What makes it again: the command that started it, then those that extended it; None: not stored."""
+        first = self.origin.get("command")
+        return None if first is None else " && ".join(map(str, (first, *self.origin.get("extended", ()))))
+
+    @property
     def name(self) -> str:
         """The run's own name: that of its folder."""
         return self.home.name
@@ -303,7 +309,10 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
         told = "; ".join(f"{', '.join(methods)}: {cpu}" for cpu, methods in machines.items())
         notes.append(f"{label}: planning times are of several machines ({told}).")
     if dirty := [r.label for r in records if not _committed(r)]:
-        notes.append(f"{label}: {', '.join(dirty)} came from sources that were not committed.")
+        notes.append(
+            f"{label}: guss's own source code had no commit, or changes since its last one, in the runs of "
+            f"{', '.join(dirty)}."
+        )
     return notes
 
 

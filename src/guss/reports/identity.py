@@ -20,6 +20,9 @@ NOT_SETTINGS = ("env", "method", "seeds", "episodes")
 """Runs that differ in nothing else are the same, run more or less often."""
 MOST_SETTINGS = 3
 """So many settings a label names, or more where they do not tell all runs apart."""
+DATA = "data"
+DIGITS = 6
+"""Hexadecimal digits of the digest of logged data that a label shows."""
 
 
 class Name(NamedTuple):
@@ -82,9 +85,10 @@ def _differences(configs: Sequence[dict[str, Any]]) -> list[str]:
     """
     without = [settings_of(c) if c.get("model") != "oracle" else settings_of(c, "net", "fit") for c in configs]
     for chosen in (without, [settings_of(config) for config in configs]):
-        settings = [flat(each) for each in chosen]
+        settings = _with_data([flat(each) for each in chosen])
         names = {name for each in settings for name in each}
         differ = sorted(name for name in names if len({each.get(name) for each in settings}) > 1)
+        differ = [name for name in differ if not _follows_data(name, settings)]
         if differ:
             break
     else:
@@ -98,10 +102,38 @@ def _differences(configs: Sequence[dict[str, Any]]) -> list[str]:
         shown.append(min(apart, key=lambda name: (-apart[name], name.count("."), name)))
     rest = len(differ) - len(shown)
     more = [] if rest == 0 else [f"{rest} more setting{'s' * (rest > 1)}"]
-    return [
-        ", ".join([*(one_line(f"{name} {each.get(name, 'default')}", LONGEST) for name in shown), *more])
-        for each in settings
+    return [", ".join([*(one_line(_setting_text(name, each), LONGEST) for name in shown), *more]) for each in settings]
+
+
+def _setting_text(name: str, settings: dict[str, str]) -> str:
+    return settings[name] if name == DATA else f"{name} {settings.get(name, 'default')}"
+
+
+def _with_data(settings: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """Settings whose digest of logged data, and how many rows they are, are one text for readers.
+
+    Digits of the digest are shown where different data have the same number of rows.
+    """
+    rows = [(each.get("data"), each.get("data_rows")) for each in settings]
+    if not any(data for data, _ in rows):
+        return list(settings)
+    alike = Counter(count for _, count in set(rows))
+    texts = [
+        "no logged data" if data is None else f"{count} logged rows" + (f" {data[:DIGITS]}" if alike[count] > 1 else "")
+        for data, count in rows
     ]
+    return [
+        {name: value for name, value in each.items() if name != "data_rows"} | {DATA: text}
+        for each, text in zip(settings, texts, strict=True)
+    ]
+
+
+def _follows_data(name: str, settings: Sequence[dict[str, str]]) -> bool:
+    """Whether a count of random episodes or steps differs only because runs with logged data need none of them."""
+    if name not in ("initial_episodes", "initial_steps"):
+        return False
+    pairs = {(each.get(DATA) not in (None, "no logged data"), each.get(name)) for each in settings}
+    return len(pairs) == len({has_data for has_data, _ in pairs}) == 2
 
 
 def _distinct(names: Sequence[str], runs: Sequence[str]) -> list[str]:

@@ -210,7 +210,7 @@ def _run(record: Record, out: Path) -> dict[str, Any]:
     return {
         "run": record.where,
         "folder": Path(os.path.relpath(record.home, out)).as_posix(),
-        "command": str(origin.get("command", "not stored")),
+        "command": record.command or "not stored",
         "commit": str(origin.get("commit") or "not stored"),
         "date": str(origin.get("date", "not stored")),
         "machine": machine_of(record),

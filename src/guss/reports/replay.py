@@ -116,7 +116,8 @@ class Stage:
         unsafe, rewards = sum(s.unsafe for s in so_far), [s.reward for s in so_far]
         label = style_of(replay.config.method)["label"]
         phase = "random actions" if replay.random else f"{label} plans" if replay.thinks else f"{label}'s policy acts"
-        first = f"{plot_text(replay.config.env, None)}, seed {replay.seed}, episode {replay.episode}: {phase}"
+        first = f"{plot_text(replay.config.env, None)}, seed {replay.seed}, episode {replay.episode}"
+        first += f" (0 to {replay.num_episodes - 1}): {phase}"
         first += f"   |   step {scene.step} (0 to {len(replay) - 1})"
         first += f"   |   {self.panels.note}" if self.panels.note else ""
         second = f"so far: return {sum(rewards):.4g}, mean reward {np.mean(rewards):.3f}, unsafe steps {unsafe}"

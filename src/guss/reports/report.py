@@ -144,7 +144,7 @@ def to_markdown(report: Report) -> str:
     lines += ["", "## Where the numbers come from", "", "| run | command | commit | machine |", "|---|---|---|---|"]
     for record in all_records(report):
         origin = record.origin
-        command, commit = origin.get("command", "?"), str(origin.get("commit"))[:10]
+        command, commit = record.command or "?", str(origin.get("commit"))[:10]
         cells = [markdown(record.where), markdown_code(command, cell=True), markdown(commit)]
         lines.append(f"| {' | '.join(cells)} | {markdown(machine_of(record))} |")
     return "\n".join(lines) + "\n"

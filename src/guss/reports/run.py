@@ -13,18 +13,25 @@ from guss.reports.curves import draw_learning
 from guss.reports.gathering import identified, read_record
 from guss.reports.measuring import THRESHOLDS, by_cost, per_seed, plain
 from guss.reports.style import save_figure
+from guss.runs.lines import num_random
 
 
 def summarise_run(home: Path) -> dict[str, Any]:
     """MAR, MRCP, p(unsafe) and transient: `[mean, half-width of the 90 % interval over seeds]`, None if undefined."""
     record = read_record(home)
     found = per_seed(record)
+    counted = range(record.done // 2, record.done)
+    random = (
+        0 if record.method == "random" else len(range(counted.start, min(num_random(record.episodes), record.done)))
+    )
     return {
         "env": record.env,
         "method": record.method,
         "seeds": len(record.seeds),
         "episodes": record.done,
         "measure": record.measure,
+        "mar_episodes": len(counted),
+        "mar_random_episodes": random,
         "threshold": THRESHOLDS.get(record.env),
         "reached": int((~np.isnan(found["mrcp_ksteps"])).sum()),
         "unsafe_pct_by_cost": {name: plain(metrics.interval(values)) for name, values in by_cost(record).items()},

@@ -155,7 +155,7 @@ def plain_row(row: Row) -> dict[str, Any]:
         "model_evaluations_per_step": row.evaluations,
         **({"unsafe_pct_by_cost": row.by_cost} if row.by_cost else {}),
         "run": row.record.name,
-        "command": row.record.origin.get("command"),
+        "command": row.record.command,
         "commit": row.record.origin.get("commit"),
     }
 

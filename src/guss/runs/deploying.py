@@ -6,7 +6,6 @@ fitted to the data of the newest checkpoint first, which is said by a warning; n
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from guss.agent.agent import Agent, Episode
 from guss.agent.storing import check_learner, report_from
 from guss.checkpoint import Stored
 from guss.envs.finding import as_maker
-from guss.errors import GussError, GussWarning, UnknownNameError
+from guss.errors import GussError, UnknownNameError, warn
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.lines import read_episodes
 from guss.runs.loops import Loop, check_done
@@ -37,20 +36,16 @@ def learned_state(home: Path, config: RunConfig) -> tuple[Stored, bool]:
     final = final_models(home, newest.meta["done"])
     if final is not None:
         if final.meta["diverged"]:
-            warnings.warn(
+            warn(
                 f"the fit after the last episode of {home} diverged (seeds {final.meta['diverged']}): the models "
-                f"fitted before that episode are used",
-                GussWarning,
-                stacklevel=3,
+                f"fitted before that episode are used"
             )
         return Stored(final.path, final.meta, newest.arrays | final.arrays), False
     if not config.learns:
         return newest, False
-    warnings.warn(
+    warn(
         f"{home} has no models of all its episodes (it is not finished, or older than that): they are fitted now to "
-        f"its {newest.meta['done']} episodes; `guss run --resume {home}` finishes it and stores them",
-        GussWarning,
-        stacklevel=3,
+        f"its {newest.meta['done']} episodes; `guss run --resume {home}` finishes it and stores them"
     )
     return newest, True
 
@@ -60,11 +55,7 @@ def restore_learned(home: Path, loop: Loop) -> None:
     stored, to_fit = learned_state(home, loop.config)
     loop.restore(stored)
     if to_fit and (fitted := loop.fit_final()) is not None and fitted.diverged:
-        warnings.warn(
-            f"that fit diverged (seeds {fitted.diverged}): the models of the fit before are used",
-            GussWarning,
-            stacklevel=3,
-        )
+        warn(f"that fit diverged (seeds {fitted.diverged}): the models of the fit before are used")
 
 
 def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -> Agent:

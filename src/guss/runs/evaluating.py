@@ -37,6 +37,11 @@ def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] | None 
     loop = make_loop(config, alone=True)
     warn_if_changed(home, config)
     restore_learned(home, loop)
+    if not config.plans and config.baseline is None:
+        raise GussError(
+            f"{home} is a run of {config.method!r}: random actions learn nothing that could be evaluated; what they "
+            f"earned is in its episodes.jsonl"
+        )
     if not loop.ready:
         raise GussError(f"{home} has learned nothing yet that could be evaluated")
     starts = jax.vmap(lambda key: jax.random.fold_in(key, BEYOND_LEARNING))(loop.keys)

@@ -77,7 +77,7 @@ class StoredRun:
 
     config: dict[str, Any]
     origin: dict[str, Any]
-    """Command, commit, versions, machine."""
+    """Command, commit, versions, machine; as `extended` the commands that added episodes later, if any did."""
     facts: Facts | None
     """None: an earlier guss did not store them."""
     sources: dict[str, dict[str, str]]
@@ -191,6 +191,10 @@ def read_stored(home: Path) -> StoredRun:
     sources = stored.get("sources", {})
     if not isinstance(sources, dict) or not all(isinstance(files, dict) for files in sources.values()):
         raise GussError(f"{path}: its sources must be tables of checksums")
+    if extended := stored.get("extended"):
+        if not isinstance(extended, list) or not all(isinstance(each, dict) for each in extended):
+            raise GussError(f"{path}: its extensions must be a list of tables")
+        origin = origin | {"extended": [str(each.get("command", "?")) for each in extended]}
     facts, folder = _read_facts(path, stored[KEY]) if KEY in stored else None, started_in(home, stored.get(PLACE))
     return StoredRun(config, origin, facts, sources, folder)
 

@@ -139,11 +139,13 @@ class PlanningLoop(Loop):
         keys = self._keys_of(number)
         if self.config.plans and not self._compiling:
             self._compile_ahead(keys)
-        report, fit_seconds, ahead, examples = None, 0.0, None, list[list[Examples]]()
+        report, fit_seconds, ahead, examples, unsaid = None, 0.0, None, list[list[Examples]](), list[str]()
         random = self.is_random
         with CompileClock() as clock:
             if not random:
-                report, examples = self._fit(keys, number), self.learner.examples()
+                examples = self.learner.examples()
+                unsaid = self._warn(self.knowledge.news(examples, self.config.seeds))
+                report = self._fit(keys, number)
                 fit_seconds = time.perf_counter() - started
                 self.ahead.wait(EVALUATION, PLANNER, on_wait=self.compiling)
             self.stage("random actions" if random else "planning")
@@ -155,10 +157,18 @@ class PlanningLoop(Loop):
         r2 = None if report is None else float(np.asarray(report.r2).mean())
         rest = time.perf_counter() - started - fit_seconds
         news, timing = self.finish([played], "random" if random else "plan", r2, fit_seconds, rest, clock)
-        news.warnings = tuple(self.knowledge.news(examples))
+        news.warnings = tuple(unsaid)
         counts = {each[0].name: [one.unsafe for one in each] for each in zip(*examples, strict=True)}
         timing |= {"unsafe_examples": counts} if counts else {}
         return Outcome([played], news, timing | _error_record(report, ahead))
+
+    def _warn(self, texts: list[str]) -> list[str]:
+        """Give warnings before the fit and the episode that they are about; returns those that nobody was given."""
+        if self.on_warning is None:
+            return texts
+        for text in texts:
+            self.on_warning(text)
+        return []
 
     def _keys_of(self, number: int) -> Array:
         """A random key per seed for an episode."""

@@ -27,6 +27,7 @@ from guss.runs.timing import CompileClock
 
 OnStep = Callable[[int], Any] | None
 OnStage = Callable[[str], Any] | None
+OnWarning = Callable[[str], Any] | None
 
 
 class FinalFit(NamedTuple):
@@ -83,6 +84,8 @@ class Loop:
             )
         self.on_stage: OnStage = None
         """Called with what takes time now: compiling, fitting."""
+        self.on_warning: OnWarning = None
+        """Called with each warning about the data as soon as it is known; without it, `EpisodeNews` has them."""
         self.done = 0
         """Episodes finished."""
         self.steps = np.zeros(len(config.seeds), int)
@@ -186,8 +189,8 @@ class Loop:
             ends_early=self.ended_early,
             unsafe_pct=float(100 * (unsafe * length).sum() / max(length.sum(), 1)),
             unsafe_by_cost={
-                c.name: float(100 * np.mean([unsafe_by_cost(self.task, played)[c.name] for played in episodes]))
-                for c in self.task.constraints
+                name: float(100 * (share * length).sum() / max(length.sum(), 1))
+                for name, share in _stacked([unsafe_by_cost(self.task, played) for played in episodes]).items()
             },
             model_r2=r2,
             seconds_fit=fit,
@@ -206,6 +209,11 @@ class Loop:
             target is not None and phase != "random" and news.mean_reward >= target
         )
         return news, timing
+
+
+def _stacked(shares: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Shares [S] by name of several episodes as arrays [episodes, S]."""
+    return {name: np.stack([each[name] for each in shares]) for name in shares[0]}
 
 
 def check_done(stored: Stored, episodes: int, at_once: int = 1) -> None:

@@ -88,7 +88,8 @@ def log_of_files(trace: Trace, task: Task, settings: AgentSettings, seed: int) -
     system, (task, planned) = task, settings.tasks(task)
     checked = Checked(task)
     checked.batch(trace)  # tell what is wrong by the row of the whole
-    batches = [batch_of(checked, piece, 1) for piece in pieces(trace, task.episode_length)]
+    said = trace._replace(knows_end=True)  # a warning that they do not was given for the whole
+    batches = [batch_of(checked, piece, 1) for piece in pieces(said, task.episode_length)]
     capacity = len(batches) * task.episode_length
     settings = dataclasses.replace(settings, initial_episodes=0, initial_steps=None)
     return Log(settings, system, planned, (seed,), capacity, None, batches, 0)
@@ -171,6 +172,8 @@ def _cost_names(trace: Trace) -> tuple[str, ...]:
     if trace.cost is None or trace.cost_names is not None:
         return trace.cost_names or ()
     width = trace.cost.shape[1]
+    if trace.cost_labels is not None and len(trace.cost_labels) == width:
+        return trace.cost_labels
     return ("cost",) if width == 1 else tuple(f"cost {i}" for i in range(width))
 
 

@@ -117,7 +117,7 @@ class Replay:
             raise UnknownNameError("seed of the run", str(self.seed), [str(s) for s in seeds])
         self.row = seeds.index(self.seed)
         lines = [line for line in read_episodes(home) if line["seed"] == self.seed]
-        done = len(lines)
+        done = self.num_episodes = len(lines)
         stored = [e for e in range(done) if trace_path(home, self.seed, e).exists()]
         self.episode = max(stored, default=done - 1) if episode is None else episode
         if not 0 <= self.episode < done:

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import re
 import shutil
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from guss.agent.settings import settings_from_json
 from guss.agent.storing import RUN_META, report_numbers
 from guss.agent.traces import Trace
 from guss.checkpoint import Stored, sync_folder, write_atomically
-from guss.errors import GussError, GussWarning
+from guss.errors import GussError, warn
 from guss.files import check_folder, writing
 from guss.runs.config import RunConfig
 from guss.runs.extending import Extension
@@ -25,7 +24,7 @@ from guss.runs.integrity import RECORDS, Tally, kept_records
 from guss.runs.learning import PlanningLoop
 from guss.runs.lines import read_episodes
 from guss.runs.locking import locked
-from guss.runs.loops import EpisodeNews, FinalFit, Loop, OnStage
+from guss.runs.loops import EpisodeNews, FinalFit, Loop, OnStage, OnWarning
 from guss.runs.maps import keep_maps
 from guss.runs.places import load_plugins_of, place_of
 from guss.runs.policies import PolicyLoop
@@ -67,6 +66,7 @@ def run_one(
     on_step: OnStep = None,
     on_final: OnFinal = None,
     on_stage: OnStage = None,
+    on_warning: OnWarning = None,
     overwrite: bool = False,
     data: Trace | None = None,
     logs: Sequence[str] = (),
@@ -102,7 +102,7 @@ def run_one(
             write_start(home, data)
             write_json(home / "config.json", about)
             sync_folder(home.parent)
-        loop.on_stage = on_stage
+        loop.on_stage, loop.on_warning = on_stage, on_warning
         _go_on(home, loop, on_episode, on_step, logs)
         _finish(home, loop, on_final)
     return home
@@ -115,6 +115,7 @@ def resume_run(
     on_step: OnStep = None,
     on_final: OnFinal = None,
     on_stage: OnStage = None,
+    on_warning: OnWarning = None,
     previous: bool = False,
     more: Extension | None = None,
     logs: Sequence[str] = (),
@@ -154,7 +155,7 @@ def resume_run(
                 more.store(home, before, config)
             if not loop.over and not _is_final(home, loop.done):
                 (home / FINAL).unlink(missing_ok=True)
-        loop.on_stage = on_stage
+        loop.on_stage, loop.on_warning = on_stage, on_warning
         _go_on(home, loop, on_episode, on_step, logs)
         _finish(home, loop, on_final)
     return config
@@ -212,15 +213,13 @@ def _finish(home: Path, loop: Loop, on_final: OnFinal) -> None:
     try:
         fitted = loop.fit_final()
     except GussError as error:
-        warnings.warn(f"{home} has no final model: {error}", GussWarning, stacklevel=3)
+        warn(f"{home} has no final model: {error}")
         return
     assert fitted is not None
     if fitted.diverged:
-        warnings.warn(
+        warn(
             f"the fit after the last episode of {home} diverged (seeds {fitted.diverged}): the models fitted before "
-            f"that episode are kept, and used by `guss eval` and Agent.from_run",
-            GussWarning,
-            stacklevel=3,
+            f"that episode are kept, and used by `guss eval` and Agent.from_run"
         )
     meta = loop.meta() | {"report": report_numbers(fitted.report), "diverged": fitted.diverged}
     checkpoint.save(home / FINAL, "final", meta, loop.learned)

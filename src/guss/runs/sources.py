@@ -10,14 +10,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import gymnasium
 
 from guss.baselines import BASELINES
-from guss.errors import GussWarning
+from guss.errors import warn
 from guss.loading import load_module
 from guss.models import MODELS
 from guss.planners import PLANNERS
@@ -47,11 +46,9 @@ def warn_if_changed(home: Path, config: RunConfig) -> None:
     for part, files in stored.items():
         changed = [name for name, digest in files.items() if now.get(part, {}).get(name) != digest]
         if changed:
-            warnings.warn(
+            warn(
                 f"the {part} of {home} has changed since the run began ({', '.join(changed)}): results from here on "
                 f"mix two versions of it",
-                GussWarning,
-                stacklevel=3,
             )
 
 
