@@ -67,7 +67,7 @@ def test_agents_act_on_the_toy_as_on_its_task():
     system, key = HostSystem(task, env), jax.random.key(0)
     obs = system.reset(key, 0, 0)
     for t, action in enumerate(np.asarray([[1, 1], [-1, 0], [0, -1]], np.int32)):
-        move = system.step(obs, action, key, t)[0]
+        move = system.step(obs, action + 1, key, t)[0]  # as the environment has them, from 0 up
         np.testing.assert_array_equal(move.next_obs, toy_task().step(jnp.asarray(obs), jnp.asarray(action), key))
         obs = np.asarray(move.next_obs)
 
