@@ -201,7 +201,7 @@ def test_ours_are_ready(name):
 
 def test_the_command_tells_and_fails_on_problems(guss_command, tmp_path):
     (tmp_path / "ovens.py").write_text(
-        "from test_checking import Oven\n"
+        "from test_env_check import Oven\n"
         "import gymnasium\n"
         "make_env = lambda: gymnasium.wrappers.TimeLimit(Oven(), 40)\n"
         "make_bad = lambda: gymnasium.wrappers.TimeLimit(Oven('seeding'), 40)\n"

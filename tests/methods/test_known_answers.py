@@ -72,8 +72,9 @@ def test_ppo_takes_everything_and_its_lagrangian_form_does_not():
 
 
 def test_sac_swings_the_pendulum_up():
-    method, states = learn("sac", pendulum_task(), (0,), 25, hidden=(64, 64), batch=64, rate=1e-3)
-    assert returns(method, states, (0,), 20).mean() > -300.0
+    """The median of three seeds: after so few episodes, rounding decides whether one of them has learned it yet."""
+    method, states = learn("sac", pendulum_task(), range(3), 25, hidden=(64, 64), batch=64, rate=1e-3)
+    assert np.median(returns(method, states, range(3), 20).mean(axis=1)) > -300.0
 
 
 def test_ppo_swings_the_pendulum_up():
