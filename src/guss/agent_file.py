@@ -95,7 +95,7 @@ def stored_state(stored: Stored, agent: Any) -> tuple[tuple[Task, ...], Any]:
     if not rows or rows[0].ndim != 2:
         raise GussError(f"{stored.path} holds no data that an agent could continue with")
     method = make_method(agent.settings, tasks[1], rows[0].shape[1])
-    like = jax.eval_shape(method.init_all, streams.first_state(agent.key)[None])
+    like = jax.eval_shape(jax.vmap(method.init), streams.first_state(agent.key)[None])
     return tasks, restore_state(stored, like)
 
 
