@@ -19,18 +19,19 @@ import numpy as np
 from mutations import array, broken, changed, misspelled, toml, weird
 from reports.stored import store
 
-from guss import Agent, checkpoint
+from guss import Agent, agent_file, checkpoint
 from guss.cli.fit import Fit
 from guss.cli.main import parse
 from guss.cli.options import find_task, parse_settings
 from guss.cli.plan import Plan
 from guss.cli.run import Run
-from guss.collect.datasets import Trace, read_traces, write_trace
-from guss.collect.inputs import Checked, costs_in_order
+from guss.collect.datasets import Dataset, logged, read_traces, write_trace
+from guss.collect.inputs import InputChecker, costs_in_order
 from guss.collect.tables import write_columns
 from guss.envs.lookup import find_env
 from guss.errors import GussError
-from guss.methods import BASELINES, make_baseline
+from guss.methods import method_names
+from guss.methods.factory import make_method
 from guss.methods.settings import AgentSettings, settings_from
 from guss.models.factory import make_model
 from guss.planners import PLANNERS, make_planner
@@ -41,8 +42,9 @@ from guss.runs.evaluation import Evaluation  # noqa: F401  (imports what `guss e
 from guss.runs.final_model import _history, learned_state
 from guss.runs.fit import log_of_files, task_of
 from guss.runs.integrity import kept_records
-from guss.runs.lifecycle import make_loop, newest_checkpoint, read_config, run_one
+from guss.runs.lifecycle import newest_checkpoint, read_config, run_one
 from guss.runs.store import run_folder, write_packed
+from guss.runs.trainer import Trainer
 from guss.validation import check_seed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,16 +78,10 @@ def use_config(config: RunConfig, rng: random.Random) -> None:
     run_folder(Path("out"), config.env, config.method, config.to_json())
     if rng.random() < 0.6:
         return
-    task, planned = config.tasks(spec_of_run(config).make_task())
-    if config.baseline is not None:
-        fields: dict[str, Any] = {"capacity": config.episodes * task.episode_length}
-        if config.baseline.model_based:
-            fields |= {"model": config.model, "net": config.net, "fit": config.fit}
-        make_baseline(config.method, task, config.planner, **fields)
-    else:
-        make_planner(config.method, task, horizon=config.horizon, budget=config.budget, **config.planner)
+    task, planning_task = config.tasks(spec_of_run(config).make_task())
+    make_method(config, planning_task, config.episodes * task.episode_length)
     if config.learns and rng.random() < 0.05:
-        jax.eval_shape(lambda key: make_model(config.model, planned, key, config.net), jax.random.key(0))
+        jax.eval_shape(lambda key: make_model(config.model, planning_task, key, config.net), jax.random.key(0))
 
 
 class Presets(Fuzzer):
@@ -98,7 +94,7 @@ class Presets(Fuzzer):
         names = [path.stem for path in paths if "car" not in path.stem]
         self.presets = [load_preset(name) for name in names for _ in range(4 if "pendulum" in name else 1)]
         self.texts = [path.read_bytes() for path in paths]
-        self.methods = [*PLANNERS.names(), *BASELINES.names()]
+        self.methods = method_names()
 
     def make(self, rng: random.Random) -> Any:
         if rng.random() < 0.15:
@@ -270,12 +266,11 @@ class Agents(Fuzzer):
         self.path.write_bytes(given)
         if rng.random() < 0.005:  # this compiles
             Agent.load(self.path, "safe-pendulum")
-        stored = storing.load_agent(self.path)
+        stored = agent_file.load_agent(self.path)
         check_seed(stored.meta["seed"])
-        storing.check_signature("the model", storing.stored_signature(stored), self.agent.planned)
         for name, parameters in stored.meta.get("constraints", {}).items():
             self.agent.set_constraint(name, **parameters)
-        self.agent.learner.restore(stored.restore(self.agent.learner.state), stored.meta["learner"])
+        agent_file.stored_state(stored, self.agent)
 
 
 class Checkpoints(Fuzzer):
@@ -287,7 +282,8 @@ class Checkpoints(Fuzzer):
         how: Any = {"net": {"hidden": [4]}, "fit": {"max_steps": 5, "batch": 8}, "horizon": 3, "budget": 30}
         config = config_from({"initial_episodes": 2}, "guss", "safe-pendulum", (0, 1), episodes=2, model="dmdn", **how)
         self.home = run_one(config, self.folder, {"command": "fuzz"})
-        self.loop = make_loop(config)
+        self.trainer = Trainer(config)
+        self.agent = Agent("safe-pendulum", preset={}, **config.arguments())
         names = ("config.json", "episodes.jsonl", "timings.jsonl", "final.ckpt", "checkpoints/ep000002.ckpt")
         self.files = {name: (self.home / name).read_bytes() for name in names}
 
@@ -308,14 +304,14 @@ class Checkpoints(Fuzzer):
             (self.home / name).write_bytes(content)
             config = read_config(self.home)
             stored = newest_checkpoint(self.home)
-            if config.to_json() != self.loop.config.to_json() or stored is None:
+            if config.to_json() != self.trainer.config.to_json() or stored is None:
                 return
-            self.loop.restore(stored)
-            kept_records(self.home, self.loop, stored.meta)
+            self.trainer.restore(stored)
+            kept_records(self.home, self.trainer, stored.meta)
             learned, _ = learned_state(self.home, config)
-            self.loop.restore(learned)
-            storing.report_from(learned.meta.get("report"), (len(config.seeds),))
-            storing.check_learner(learned.row(0, len(config.seeds)), 1)
+            self.trainer.restore(learned)
+            agent_file.report_from(learned.meta.get("report"), (len(config.seeds),))
+            agent_file.stored_state(learned.row(0, len(config.seeds)), self.agent)
             _history(self.home, 0, learned.meta["done"])
         finally:
             (self.home / name).write_bytes(self.files[name])
@@ -336,11 +332,11 @@ class Tables(Fuzzer):
             "action": rng.uniform(-2, 2, (40, 1)).astype(np.float32),
             "reward": rng.normal(size=40),
         }
-        self.trace = Trace(obs[:-1], parts["action"], obs[1:], parts["reward"], (rng.random((40, 1)) < 0.2) * 1.0,
-                           np.ones(40, bool), np.arange(40) % 10 == 9, np.zeros(40, bool))  # fmt: skip
-        write_trace(self.folder / f"whole{self.suffix}", self.trace)
+        cost = (rng.random((40, 1)) < 0.2) * 1.0
+        rows = logged(obs[:-1], parts["action"], obs[1:], parts["reward"], cost, end=np.arange(40) % 10 == 9)
+        write_trace(self.folder / f"whole{self.suffix}", Dataset(rows))
         self.content = (self.folder / f"whole{self.suffix}").read_bytes()
-        self.arrays = {"obs": obs[:-1], "next_obs": obs[1:], **parts, "cost": self.trace.cost,
+        self.arrays = {"obs": obs[:-1], "next_obs": obs[1:], **parts, "cost": cost,
                        "terminated": np.zeros(40, bool), "episode": np.arange(40) // 10}  # fmt: skip
         self.task = find_env("safe-pendulum").make_task()
 
@@ -368,11 +364,11 @@ class Tables(Fuzzer):
     def run(self, given: bytes, rng: random.Random) -> None:
         path = self.folder / f"log{self.suffix}"
         path.write_bytes(given)
-        trace = read_traces([path])
-        task = task_of(trace)
+        data = read_traces([path])
+        task = task_of(data)
         settings = settings_from(AgentSettings, {}, "guss")
-        log_of_files(trace, task, settings, 0)
-        Checked(self.task).batch(costs_in_order(self.task, trace))
+        log_of_files(data, task, settings, 0)
+        InputChecker(self.task).rows(costs_in_order(self.task, data))
 
 
 class Npz(Tables):
