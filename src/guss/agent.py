@@ -35,6 +35,7 @@ from guss.history import Episode, OpenEpisode, is_initial, model_record
 from guss.methods.factory import make_method
 from guss.methods.planning import EVALUATION, check_fit, plan_all
 from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
+from guss.methods.stored_state import with_room
 from guss.models.evaluation import FitReport
 from guss.models.unsafe_examples import Knowledge
 from guss.planners.engine import Diagnostics
@@ -91,6 +92,8 @@ class Agent:
         """What is learned, as arrays with a leading axis of length 1."""
         self.inputs = InputChecker(self.task, self.env)
         self.history: list[Episode] = []
+        self.num_observed = 0
+        """Transitions that the method was given to learn from, with those of logged data."""
         self.last_plan: Diagnostics | None = None
         self._choice: Choice | None = None
         self._report: FitReport | None = None
@@ -239,9 +242,16 @@ class Agent:
         self._update(rows)
 
     def _update(self, trajectory: Trajectory) -> dict[str, Any]:
+        self._make_room(self.num_observed + trajectory.valid.shape[2])
         keys = streams.updates(self.key[None], self.episode)
         self.state, metrics = self.method.update_all(self.state, trajectory, keys)
         return metrics
+
+    def _make_room(self, steps: int) -> None:
+        """For so many steps in the buffers of a policy; those of a planning method grow by themselves."""
+        self.num_observed = steps
+        if not self.method.plans:
+            self.method, self.state = with_room(self.method, self.state, steps)
 
     def fit(self) -> FitReport | None:
         """Fit the model to everything observed so far; does nothing if there is nothing new."""
@@ -319,6 +329,7 @@ class Agent:
 
     def restore(self, stored: Stored, history: list[Episode], report: FitReport | None) -> None:
         """Take over a stored state, learned with the same spaces and constraints."""
+        self._make_room(stored.meta.get("num_observed", sum(episode.steps for episode in history)))
         tasks, state = agent_file.stored_state(stored, self)
         self._use_tasks(*tasks)
         self.history = history

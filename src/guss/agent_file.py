@@ -31,6 +31,7 @@ AGENT_META = STATE_META | {
     "history": tuple[Episode, ...],
     "fitted_rows": int,
     "constraints": dict[str, dict[str, Any]],
+    "num_observed": int,
 }
 RUN_META = STATE_META | {
     "done": int,
@@ -51,6 +52,7 @@ def about_agent(agent: Any) -> dict[str, Any]:
         "task": agent.task.name,
         "system": signature(agent.planning_task),
         "seed": agent.seed,
+        "num_observed": agent.num_observed,
         "settings": agent.settings.to_json(),
         "history": [asdict(episode) for episode in agent.history],
         "report": report_numbers(agent._report),

@@ -1,4 +1,4 @@
-"""States of methods in checkpoints, and those that earlier versions wrote."""
+"""States of methods in checkpoints, those that earlier versions wrote, and those whose buffers must grow."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from guss.checkpoint import Stored
 from guss.errors import GussError
+from guss.models.training import check_buffer
+from guss.types import Method
 
 T = TypeVar("T")
 COUNTS = ("fits", "filled", "capacity")
@@ -19,6 +22,25 @@ COUNTS = ("fits", "filled", "capacity")
 def restore_state(stored: Stored, like: T, *, grow: bool = False) -> T:
     """The state of a checkpoint, in the structure of `like`. `grow`: buffers may be longer there."""
     return as_current(stored, like).restore(like, grow=grow)
+
+
+def with_room(method: Method, states: T, steps: int) -> tuple[Method, T]:
+    """The method with buffers for so many steps of a seed, and its states, `[S, …]`; zeros are added to buffers."""
+    capacity = method.capacity
+    while capacity < steps:
+        capacity *= 2
+    if capacity == method.capacity:
+        return method, states
+    check_buffer("an agent's steps", method.task, capacity)
+    larger = replace(method, capacity=capacity)
+    count = len(jax.tree.leaves(states)[0]) if jax.tree.leaves(states) else 1
+    like = jax.eval_shape(jax.vmap(larger.init), jax.random.split(jax.random.key(0), count))
+
+    def padded(x: Any, wanted: Any) -> Any:
+        more = [(0, b - a) for a, b in zip(x.shape, wanted.shape, strict=True)]
+        return jnp.pad(x, more) if x.shape != wanted.shape else x
+
+    return larger, jax.tree.map(padded, states, like)
 
 
 def as_current(stored: Stored, like: Any) -> Stored:
