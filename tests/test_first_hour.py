@@ -50,7 +50,7 @@ def test_a_user_s_loop_gives_and_takes_the_actions_of_the_environment():
         assert env.action_space.contains(action)
         next_obs, *_ = env.step(action)
         agent.observe(guss.Transition(obs, action, None, None, next_obs))
-        stored = agent._steps[-1][0].action
+        stored = agent._open.steps[-1].action
         np.testing.assert_array_equal(stored, np.asarray(action) - 1)
         seen |= set(np.ravel(action).tolist())
         obs = next_obs

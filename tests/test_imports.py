@@ -17,7 +17,7 @@ LAYERS = [
     {"usercode", "spaces", "limits", "validation", "progress", "files"},
     {"types", "registry", "plugins", "checkpoint", "compilation"},
     {"keys"},
-    {"constraint"},
+    {"constraint", "method"},
     {"task"},
     {"risk", "envs", "models"},
     {"planners"},

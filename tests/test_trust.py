@@ -197,7 +197,7 @@ def test_the_end_is_learned_wherever_somebody_elses_system_is_acted_on():
     assert ends in agent.planning_task.unknown
     agent.learn(2)
     assert [e.steps for e in agent.history] == [6, 6]
-    ended = np.asarray(agent.state.data.told)[0, :12, -1]
+    ended = np.asarray(agent.state.data.outcomes)[0, :12, -1]
     assert ended.tolist() == [0.0] * 5 + [1.0] + [0.0] * 5 + [1.0]
     assert ends in Agent(known, **SMALL).planning_task.unknown  # a loop of the user's
     assert ends not in Agent(known.replace(learns_end=False), **SMALL).planning_task.unknown

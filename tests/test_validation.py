@@ -127,7 +127,7 @@ def test_an_environment_variable_raises_a_limit(monkeypatch):
         ("planners = [1]", r"preset\.planners must be a table, got \[1\]"),
         ("planners.guss = 3", r"preset\.planners\.guss must be a table, got 3"),
         ("planners.gus.num_new = 3", "unknown planner 'gus'. Did you mean 'guss'"),
-        ("baselines.pro.gamma = 1", "unknown baseline 'pro'. Did you mean 'ppo'"),
+        ("baselines.pro.gamma = 1", "unknown method 'pro'. Did you mean 'ppo'"),
         ("planners.guss.model = 3", r"preset\.planners\.guss\.model must be a table, got 3"),
         ("[model]\nhidden = [5, 'x']", r"model\.hidden\[1\] must be a whole number, got 'x'"),
         ("[model]\nname = 5", r"settings\.model must be text, got 5"),
@@ -167,7 +167,7 @@ STORED: dict[str, Any] = {"env": "safe-pendulum", "seeds": [0], "episodes": 3}
         ({"net": [1]}, r"settings\.net must be a table of settings, got \[1\]"),
         ({"fit": {"epochs": "1"}}, r"settings\.fit\.epochs must be a whole number"),
         ({"planner": {"num_new": []}}, r"planners\.guss\.num_new must be a whole number"),
-        ({"method": "ppo", "planner": {"gamma": "1"}}, r"baselines\.ppo\.gamma must be a finite number"),
+        ({"method": "ppo", "planner": {"gamma": "1"}}, r"methods\.ppo\.gamma must be a finite number"),
         ({"epsiodes": 3}, "unknown setting of settings 'epsiodes'. Did you mean 'episodes'"),
     ],
 )

@@ -78,7 +78,7 @@ _PUBLIC = {
     "Scores": "guss.types",
     "Trajectory": "guss.types",
     "Transition": "guss.types",
-    "Method": "guss.types",
+    "Method": "guss.method",
     "register_method": "guss.methods",
     "setting": "guss.types",
     "Constraint": "guss.constraint",

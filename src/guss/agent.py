@@ -32,6 +32,7 @@ from guss.compilation import Ahead, begin_programs, strong
 from guss.errors import GussError, warn
 from guss.explanation import Choice, Explanation, Search, explain
 from guss.history import Episode, OpenEpisode, is_initial, model_record
+from guss.method import Method
 from guss.methods.factory import make_method
 from guss.methods.planning import EVALUATION, check_fit, plan_all
 from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
@@ -41,7 +42,7 @@ from guss.models.unsafe_examples import Knowledge
 from guss.planners.engine import Diagnostics
 from guss.plugins import find_preset
 from guss.task import Task
-from guss.types import Method, Trajectory, Transition
+from guss.types import Trajectory, Transition
 from guss.validation import check_seed
 
 PLAN = "plan"
@@ -265,7 +266,7 @@ class Agent:
         if "report" in metrics:
             self._report = jax.tree.map(lambda x: np.asarray(x)[0], metrics["report"])
             self._open.fit_seconds += time.perf_counter() - started
-            for text in self._knowledge.news(metrics["examples"]):
+            for text in self._knowledge.news(self.method.examples(self.state)):
                 warn(text)
         return self._report
 

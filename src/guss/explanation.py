@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from guss import keys as streams
 from guss.envs.thresholds import find_thresholds
@@ -217,7 +217,7 @@ class _Beginnings(Monitor):
 
 @jax.jit
 def _search_again(
-    method: Any, states: PyTree, memory: PyTree, obs: Array, keys: PRNGKeyArray, t: Array, path: Rollout
+    method: Any, states: PyTree, memory: PyTree, obs: Array, keys: Key[Array, "1"], t: Array, path: Rollout
 ) -> tuple[_Found, Outcomes]:
     state, memory, obs, key = jax.tree.map(lambda x: x[0], (states, memory, obs, keys))
     actions = method.task.actions

@@ -1,4 +1,4 @@
-"""The words everything else is written in: trajectories, rollouts, scores, and the protocols Model, Planner and Method.
+"""The words everything else is written in: trajectories, rollouts, scores, and the protocols Model and Planner.
 
 Letters for array axes, the same in every file:
 
@@ -23,7 +23,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from guss.errors import GussError
 from guss.spaces import Actions as Actions
@@ -349,110 +349,3 @@ class Planner(eqx.Module):
     def occupancy(self, state: PyTree) -> Int[Array, ""]:
         """Filled cells of the archive; 0 for a planner without one."""
         return jnp.zeros((), jnp.int32)
-
-
-class Method(eqx.Module):
-    """How to learn and act: planning in a learned model, or a policy. `guss run --method` names one.
-
-    Written for one seed; a run applies it to all seeds at once. What is learned is the state, what changes from step to
-    step is the carry; both are pytrees of arrays. An iteration of a run is: `prepare`, then `num_envs` episodes of
-    every seed (`begin`, then `act` at each step), then `update`.
-    """
-
-    task: Any
-    """The Task as the method sees it: with planning margins, and without what is learned."""
-
-    capacity: int = eqx.field(static=True, kw_only=True, default=0)
-    """Steps that a seed will take in the whole run; buffers of this length grow by zeros when a run is extended."""
-
-    phase: ClassVar[str] = "policy"
-    """What records call episodes in which the method acts."""
-    explores_first: ClassVar[bool] = False
-    """Whether the first episodes of a run have random actions."""
-    plans: ClassVar[bool] = False
-    """Whether it plans: then it has a planner, with a horizon and a budget."""
-    model_based: ClassVar[bool] = False
-    """Whether it learns a model: then it has fields `model`, `net` and `fit`."""
-    safe: ClassVar[bool] = False
-    """Whether it considers cost; otherwise reward alone."""
-    stores_all: ClassVar[bool] = False
-    """Whether every episode of an iteration is stored step by step; otherwise the first."""
-    defaults: ClassVar[dict[str, Any]] = {}
-    """Of a run, where neither a preset nor the user says: `episodes`, `initial_episodes`, a table `model`."""
-
-    @property
-    def num_envs(self) -> int:
-        """E: episodes of a seed between two updates."""
-        return 1
-
-    @abstractmethod
-    def init(self, key: PRNGKeyArray) -> PyTree:
-        """The state before anything was learned."""
-
-    def begin(self, state: PyTree, key: PRNGKeyArray) -> PyTree:
-        """The carry at the start of an episode."""
-        return ()
-
-    @abstractmethod
-    def act(
-        self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray
-    ) -> tuple[Shaped[Array, "..."], PyTree, PyTree]:
-        """The action, the next carry, and what to note for `update` (`Trajectory.aux`)."""
-
-    @abstractmethod
-    def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Array]]:
-        """The state after any number of steps, [E, T, …], and metrics to log."""
-
-    def acting(self, state: PyTree) -> PyTree:
-        """The part of the state that `begin` and `act` are given: without buffers, whose size may change."""
-        return state
-
-    def deployed(self) -> Method:
-        """The method as it acts once learning is over."""
-        return self
-
-    # For all seeds: every array has a leading axis S. Override these where seeds are not independent programs.
-
-    def init_all(self, keys: Key[Array, "S"]) -> PyTree:
-        """`init` for every seed."""
-        return jax.jit(jax.vmap(self.init))(keys)
-
-    def update_all(
-        self, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
-    ) -> tuple[PyTree, dict[str, Any]]:
-        """`update` for every seed."""
-        return _update_all(self, states, trajectory, keys)
-
-    def prepare(
-        self, states: PyTree, keys: Key[Array, "S"], before: Callable[[str], Any] | None = None
-    ) -> tuple[PyTree, dict[str, Any]]:
-        """What is needed before the method acts, or after the last episode, such as fitting a model to stored data.
-
-        Unlike `update`, it is not called between random episodes, and a run that is killed in it loses no episode.
-        `before(program)` is called before each compiled program. Metrics may hold `report` and `examples` of a fit.
-        """
-        return states, {}
-
-    def prepared(self, states: PyTree) -> PyTree:
-        """The part of the states that `prepare` changes, and is stored once more after the last episode; () if none."""
-        return ()
-
-    def ready(self, states: PyTree) -> bool:
-        """Whether what was learned suffices to act."""
-        return True
-
-    def compile_ahead(self, ahead: Any, states: PyTree, keys: Key[Array, "S"]) -> None:
-        """Begin to compile in threads (`guss.compilation.Ahead`) what `prepare` runs."""
-
-    def compile_evaluation(self, ahead: Any, states: PyTree, keys: Key[Array, "S"]) -> None:
-        """Begin to compile what is less urgent than acting."""
-
-    def compile_larger(self, ahead: Any, states: PyTree, keys: Key[Array, "S"]) -> None:
-        """Begin to compile what larger buffers need, if the next episodes may fill these."""
-
-
-@jax.jit
-def _update_all(
-    method: Method, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
-) -> tuple[PyTree, dict[str, Array]]:
-    return jax.vmap(method.update)(states, trajectory, keys)

@@ -123,7 +123,7 @@ def test_list_shows_everything_with_one_line_and_the_paper_reference(guss_comman
     of_the_paper = ["random", "rs", "s-rs", "cem", "rcem", "map-elites", "guss"]
     others = ["cce", "icem", "s-icem", "mppi", "s-mppi", "ps-me"]
     assert [p["name"] for p in found["planners"]] == of_the_paper + others
-    assert [b["name"] for b in found["baselines"]] == ["sac", "safe-mbpo", "ppo", "ppo-lagrangian", "trpo", "cpo"]
+    assert [b["name"] for b in found["methods"]] == ["sac", "safe-mbpo", "ppo", "ppo-lagrangian", "trpo", "cpo"]
     environments = ["safe-toy", "safe-pendulum", "safe-acrobot", "safe-car-goal", "safe-car-goal-full"]
     assert [e["name"] for e in found["environments"]] == environments
     assert [m["name"] for m in found["models"]] == ["oracle", "dmdn", "darmdn", "egocentric"]

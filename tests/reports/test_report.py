@@ -11,10 +11,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from guss.cli.main.table_display import print_report
 from rich.console import Console
 from stored import store
 
+from guss.cli.table_display import print_report
 from guss.reports.page import build_page
 from guss.reports.page_data import make_payload
 from guss.reports.report import differences, draw_all, make_report, to_markdown, write_report

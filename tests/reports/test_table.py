@@ -9,6 +9,7 @@ import pytest
 from stored import store
 
 from guss.errors import GussError
+from guss.reports import metrics
 from guss.reports.curves import curve_of, far_apart, level_of, thinned
 from guss.reports.inventory import gather, read_record
 from guss.reports.paper import paper_figures, paper_methods

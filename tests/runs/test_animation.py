@@ -21,11 +21,11 @@ from guss.reports.run_summary import summarise_run
 from guss.runs import animator, state_maps
 from guss.runs.animation import FINENESS, PLAN_FINENESS, read_animation, rounded, thinned
 from guss.runs.animator import make_animation, write_animation
+from guss.runs.lifecycle import checkpoint_path, read_config, resume_run, run_one
 from guss.runs.pack import pack_run
 from guss.runs.replay import Replay
 from guss.runs.state_maps import make_maps, read_maps, write_maps
 from guss.runs.store import packed_bytes, read_lines, trace_path, unsafe_steps, write_json
-from guss.runs.trainer import checkpoint_path, read_config, resume_run, run_one
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations
 

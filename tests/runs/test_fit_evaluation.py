@@ -135,7 +135,7 @@ def test_unsafe_rows_that_cannot_be_used_are_reported(tmp_path):
     path.write_text("obs_0,action_0,cost,terminated\n" + "\n".join(",".join(map(str, row)) for row in rows) + "\n")
     with pytest.warns(GussWarning, match="3 unsafe rows are left out"):
         trace = read_trace(path)
-    assert len(trace.obs) == 12
+    assert trace.num_rows == 12
 
 
 @pytest.mark.filterwarnings("ignore:the logged data have no column `terminated`")

@@ -9,7 +9,7 @@ import pytest
 from test_planning_run import ORIGIN, add, short_pendulum
 from test_resume import Stop, assert_same_run, stop_after
 
-from guss.collect.datasets import read_trace
+from guss.collect.datasets import read_episode
 from guss.errors import GussError
 from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
@@ -62,7 +62,7 @@ def test_several_episodes_at_once_are_recorded_one_by_one(whole):
     for row in rows:
         path = trace_path(whole, row["seed"], row["episode"])
         if path.exists():
-            assert row["return"] == pytest.approx(float(read_trace(path).reward.sum()), rel=1e-5)
+            assert row["return"] == pytest.approx(float(read_episode(path).reward.sum()), rel=1e-5)
     timings = read_lines(whole / "timings.jsonl")
     assert [t["episode"] for t in timings] == [0, 2, 4]
     assert {"price", "kl", "episode_cost"} <= set(timings[0]["policy"])
@@ -148,7 +148,7 @@ def test_its_last_kept_episode_is_replayed_without_plans(whole):
         ({"overlap": True}, "--overlap is for methods that plan"),
         ({"data": "abc"}, "learns from its own episodes alone; logged data are for planners"),
         ({"method": "safe-mpbo"}, "unknown method 'safe-mpbo'. Did you mean 'safe-mbpo'?"),
-        ({"planner": {"clipp": 0.1}}, "unknown setting of baseline 'ppo-lagrangian' 'clipp'. Did you mean 'clip'?"),
+        ({"planner": {"clipp": 0.1}}, "unknown setting of method 'ppo-lagrangian' 'clipp'. Did you mean 'clip'?"),
         ({"method": "safe-mbpo", "env": "safe-acrobot", "planner": {}}, "safe-mbpo is for continuous actions"),
     ],
 )
@@ -170,7 +170,7 @@ def test_a_policy_learns_on_environments_of_the_host(tmp_path):
     home = run_one(chosen, tmp_path / "whole", ORIGIN)
     rows = read_lines(home / "episodes.jsonl")
     assert len(rows) == 8
-    assert len({read_trace(path).obs.tobytes() for path in (home / "traces").iterdir()}) == 4
+    assert len({read_episode(path).obs.tobytes() for path in (home / "traces").iterdir()}) == 4
     assert max(row["steps"] for row in rows) < 500
     with pytest.raises(Stop):
         run_one(chosen, tmp_path / "broken", ORIGIN, stop_after(1))

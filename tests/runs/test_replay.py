@@ -19,9 +19,9 @@ from guss.reports.inventory import read_record
 from guss.reports.replay_figure import ReplayFigure, write_replay
 from guss.reports.run_summary import write_figures
 from guss.runs.animator import Animator
+from guss.runs.lifecycle import run_one
 from guss.runs.replay import Candidates, Replay
 from guss.runs.tracks import drawn_dims, find_dims
-from guss.runs.trainer import run_one
 from guss.runs.views import BehaviourMap
 from guss.task import Grid
 from guss.types import ContinuousActions, Observations

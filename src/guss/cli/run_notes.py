@@ -49,7 +49,7 @@ def warn_if_was_random(config: RunConfig, home: Path) -> None:
 
     rows = read_episodes(home)
     count = num_random(rows)
-    if config.method != "random" and all(row["episode"] < count for row in rows):
+    if not config.acts_randomly and all(row["episode"] < count for row in rows):
         _warn(
             f"all {count} episodes were random: the measures are those of random actions, not of {config.method}; "
             f"add episodes with {resume_command(home, '--episodes', str(max(2 * count, config.initial_episodes + 1)))}"

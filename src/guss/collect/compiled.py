@@ -16,8 +16,9 @@ from guss.collect.exploration import explore_episodes
 from guss.collect.trajectories import from_columns, over_episodes
 from guss.compilation import Ahead
 from guss.errors import GussError
+from guss.method import Method
 from guss.task import Task
-from guss.types import Method, Trajectory, Transition
+from guss.types import Trajectory, Transition
 
 EPISODES = "planner"
 """Name of the program where it is compiled ahead."""
@@ -125,7 +126,7 @@ class CompiledCollector:
     ) -> tuple[Trajectory, dict[tuple[int, int], str]]:
         """Episodes with random actions."""
         columns = jax.device_get(explore_episodes(self.task, keys.reshape(-1), self.task.episode_length, how))
-        apart = lambda x: np.moveaxis(x, 0, 1).reshape(*keys.shape, -1, *x.shape[2:])  # noqa: E731
+        apart = lambda x: np.moveaxis(x, 0, 1).reshape(*keys.shape, len(x), *x.shape[2:])  # noqa: E731
         return from_columns(self.task, jax.tree.map(apart, columns)), {}
 
     def compile_ahead(self, ahead: Ahead, method: Method, states: PyTree, keys: Key[Array, "S E"]) -> None:

@@ -16,8 +16,9 @@ from guss.collect.host_envs import HostEnvs, make_envs
 from guss.collect.trajectories import hard_violations, over_episodes
 from guss.compilation import AT_ONCE, QUICKLY, Ahead
 from guss.envs import EnvSpec
+from guss.method import Method
 from guss.task import Task
-from guss.types import Actions, Method, Trajectory, Transition
+from guss.types import Actions, Trajectory, Transition
 
 PLAN = "planner"
 """Name of the program where it is compiled ahead."""
@@ -133,7 +134,8 @@ class _Episodes:
             rows = np.pad(np.stack(x), [(0, missing), *[(0, 0)] * np.ndim(x[0])])
             return np.moveaxis(rows, 0, 1)
 
-        apart = lambda x: x.reshape(-1, self.envs.num_envs, *x.shape[1:])  # noqa: E731
+        each = self.envs.num_envs
+        apart = lambda x: x.reshape(len(x) // each, each, *x.shape[1:])  # noqa: E731
         columns = [apart(whole(*x)) for x in zip(*self.steps, strict=True)]
         flags = [apart(whole(*(each[i] for each in self.flags))) for i in range(5)]
         flat = lambda x: np.asarray(x).reshape(len(self.envs.seeds), *np.shape(x)[2:])  # noqa: E731

@@ -14,9 +14,9 @@ Write your own: subclass `guss.Method`, decorate it with `@register_method("my-m
 from __future__ import annotations
 
 from guss.errors import UnknownNameError
+from guss.method import Method
 from guss.planners import PLANNERS
 from guss.registry import Registry
-from guss.types import Method
 
 METHODS: Registry[type[Method]] = Registry(
     "method",
@@ -24,7 +24,6 @@ METHODS: Registry[type[Method]] = Registry(
     tuple(f"guss.methods.{name}" for name in ("sac", "safe_mbpo", "ppo", "cpo")),
 )
 register_method = METHODS.register
-RANDOM = "random"
 
 
 def method_names() -> list[str]:
@@ -42,11 +41,10 @@ def method_class(name: str) -> type[Method]:
     """The class of a method: planners share one."""
     if name in METHODS.names():
         return METHODS[name].item
-    if name == RANDOM:
+    if PLANNERS[name].item.judges == "nothing":  # raises on unknown names
         from guss.methods.random import RandomActions
 
         return RandomActions
     from guss.methods.planning import Planning
 
-    PLANNERS[name]  # raises on unknown names
     return Planning

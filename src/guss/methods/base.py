@@ -15,7 +15,8 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from guss.errors import GussError
 from guss.limits import MAX_BATCH, MAX_WEIGHTS
-from guss.types import Method, Trajectory
+from guss.method import Method
+from guss.types import Trajectory
 
 
 class PolicyMethod(Method):

@@ -7,20 +7,21 @@ from typing import Any
 import jax
 
 from guss.errors import GussError
-from guss.methods import RANDOM, method_class
+from guss.method import Method
+from guss.methods import method_class
 from guss.methods.planning import Planning
 from guss.methods.random import RandomActions
 from guss.methods.settings import AgentSettings
 from guss.models.factory import make_model
 from guss.planners import checked_settings, make_planner
 from guss.task import Task
-from guss.types import Method, Model
+from guss.types import Model
 
 
 def make_method(settings: AgentSettings, task: Task, capacity: int) -> Method:
     """`task`: as the method sees it. `capacity`: steps of a seed in all."""
     cls = method_class(settings.method)
-    if settings.method == RANDOM:
+    if settings.acts_randomly:
         return RandomActions(task, capacity=capacity)
     if not cls.plans:
         own = checked_settings("method", settings.method, cls, settings.planner)

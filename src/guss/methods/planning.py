@@ -16,6 +16,7 @@ from guss import keys as streams
 from guss.collect.compiled import collect_compiled
 from guss.compilation import AT_ONCE, QUICKLY, Ahead, strong
 from guss.errors import GussError
+from guss.method import Method
 from guss.models.evaluation import FitReport, horizon_r2, plain
 from guss.models.factory import fit_all, fit_programs, make_model
 from guss.models.outcomes import num_outcomes, outcome_targets
@@ -24,7 +25,7 @@ from guss.models.training import Data, FitSettings, append, check_buffer, empty_
 from guss.models.unsafe_examples import Examples, learned_examples
 from guss.planners.engine import Diagnostics, Monitor, Plan, plan_one
 from guss.task import Task
-from guss.types import Method, Model, Planner, Trajectory
+from guss.types import Model, Planner, Trajectory
 
 EVALUATION = "evaluation of the model"
 """Name of the program that evaluates a model on a new episode, where it is compiled ahead."""
@@ -205,7 +206,7 @@ class Planning(Method):
         models, report = fit_all(*(*self._fit_arguments(states, keys), before))
         if not diverged(report).any():
             states = states._replace(models=models, fits=states.fits + 1, fitted=states.data.filled)
-        return states, {"report": report, "examples": self.examples(states)}
+        return states, {"report": report}
 
     def prepared(self, states: PyTree) -> PyTree:
         """The models, and to what they were fitted."""

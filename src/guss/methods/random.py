@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
-from guss.types import Method, Trajectory
+from guss.method import Method
+from guss.types import Trajectory
 
 
 class RandomActions(Method):

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from guss.collect.exploration import EXPLORE
 from guss.errors import GussError, UnknownNameError
-from guss.methods import METHODS, RANDOM, check_method, method_class
+from guss.method import Method
+from guss.methods import METHODS, check_method, method_class
 from guss.models.settings import model_class, setting_types, settings_for
 from guss.models.training import FitSettings
 from guss.planners import PLANNERS, check_plan_size, checked_settings
 from guss.task import LEARNABLE, Task
-from guss.types import Method
 from guss.validation import build, check_fields, checked, convert, types_of
 
 T = TypeVar("T", bound="AgentSettings")
@@ -121,6 +121,11 @@ class AgentSettings:
         return self.method in METHODS.names()
 
     @property
+    def acts_randomly(self) -> bool:
+        """Whether all actions are random, and nothing is learned."""
+        return self.method_class.phase == "random"
+
+    @property
     def plans(self) -> bool:
         """Whether the method plans."""
         return self.method_class.plans
@@ -132,7 +137,7 @@ class AgentSettings:
 
     def is_random(self, episode: int, steps: int, episode_length: int) -> bool:
         """Whether an episode's actions are random ones, after so many `steps` in the episodes before it."""
-        if self.method == RANDOM:
+        if self.acts_randomly:
             return True
         return self.method_class.explores_first and self.begins(episode, steps, episode_length)
 
@@ -143,7 +148,7 @@ class AgentSettings:
 
     def explores(self) -> str:
         """How random actions follow each other: the random method draws each on its own."""
-        return "iid" if self.method == RANDOM else self.explore
+        return "iid" if self.acts_randomly else self.explore
 
     def tasks(self, task: Task) -> tuple[Task, Task]:
         """The task by which steps are judged, and the one by which plans are."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from guss.checkpoint import Stored
 from guss.errors import GussError
+from guss.method import Method
 from guss.models.training import check_buffer
-from guss.types import Method
 
 T = TypeVar("T")
 COUNTS = ("fits", "filled", "capacity")

@@ -11,7 +11,7 @@ from guss.envs import EnvSpec
 from guss.envs.lookup import find_env
 from guss.errors import GussError
 from guss.limits import MAX_SEEDS
-from guss.methods import METHODS, RANDOM, check_method
+from guss.methods import METHODS, check_method
 from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, checked_preset, settings_from
 from guss.runs.store import digest_of
 from guss.validation import check_seconds, check_seed, convert, received
@@ -80,7 +80,7 @@ class RunConfig(AgentSettings):
     def never_acts(self, episode_length: int) -> bool:
         """Whether all episodes of the run will have random actions, although its method could do better."""
         last = self.episodes - 1
-        return self.method != RANDOM and self.is_random(last, last * episode_length, episode_length)
+        return not self.acts_randomly and self.is_random(last, last * episode_length, episode_length)
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; of logged data, and of what was added later, only where they are used."""

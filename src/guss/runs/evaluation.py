@@ -11,7 +11,6 @@ import numpy as np
 from guss import keys as streams
 from guss.collect.trajectories import EpisodeMetrics, episode_metrics
 from guss.errors import GussError
-from guss.methods import RANDOM
 from guss.runs.final_model import restore_learned
 from guss.runs.lifecycle import read_config
 from guss.runs.sources import warn_if_changed
@@ -37,7 +36,7 @@ def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] | None 
     trainer = Trainer(config, learning=False)
     warn_if_changed(home, config)
     restore_learned(home, trainer)
-    if config.method == RANDOM:
+    if config.acts_randomly:
         raise GussError(
             f"{home} is a run of {config.method!r}: random actions learn nothing that could be evaluated; what they "
             f"earned is in its episodes.jsonl"

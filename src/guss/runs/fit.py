@@ -143,7 +143,7 @@ def _fit(log: Log, method: Planning, state: Any, number: int, found: list[FitSum
     ahead = method.evaluate(state, log.episodes[number]) if number < len(log.episodes) else None
     report = jax.tree.map(np.asarray, metrics["report"])
     rows, seconds = int(state.data.filled[0]), time.perf_counter() - started
-    found.append(FitSummary(number, rows, report, ahead, seconds, metrics["examples"]))
+    found.append(FitSummary(number, rows, report, ahead, seconds, method.examples(state)))
     return state
 
 

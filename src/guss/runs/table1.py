@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from guss.envs import make_task
 from guss.errors import GussError, UnknownNameError
-from guss.methods import RANDOM, check_method, method_class
+from guss.methods import check_method, method_class
 from guss.plugins import load_preset
 from guss.runs.config import RunConfig, config_from, seeds_from
 
@@ -42,7 +42,7 @@ def table1_runs(
             if getattr(cls, "continuous_only", False) and task.actions.dtype != jnp.float32:
                 left_out.append(f"{method} on {env}: it is for continuous actions, and these are discrete")
                 continue
-            chosen = episodes if cls.model_based or method == RANDOM else None
+            chosen = episodes if cls.model_based or cls.phase == "random" else None
             runs.append(config_from(settings, method, env, seeds, episodes=chosen))
     if not runs:
         raise GussError(f"nothing to run. {'; '.join(left_out)}; ppo-lagrangian and cpo take both")

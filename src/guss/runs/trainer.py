@@ -21,7 +21,6 @@ from guss.collect.trajectories import EpisodeMetrics, check_finite, episode_metr
 from guss.compilation import Ahead, begin_programs
 from guss.envs import EnvSpec
 from guss.errors import GussError
-from guss.methods import RANDOM
 from guss.methods.factory import make_method
 from guss.methods.planning import EVALUATION, check_fit, diverged, error_record
 from guss.methods.signature import check_signature, signature, stored_signature
@@ -125,8 +124,9 @@ class Trainer:
         warnings: list[str] = []
         with CompileClock() as clock:
             if not random:
-                prepare = self.prepare(first)
-                warnings = self._warn(self._knowledge.news(prepare.get("examples", []), self.config.seeds))
+                examples = self.method.examples(self.state)
+                warnings = self._warn(self._knowledge.news(examples, self.config.seeds))
+                prepare = self.prepare(first) | {"examples": examples}
             prepared = time.perf_counter()
             self._stage("random actions" if random else "planning" if self.method.plans else "acting")
             trajectory, failures = self.collect(keys, first, random, on_step)
@@ -235,7 +235,7 @@ class Trainer:
     @property
     def ready(self) -> bool:
         """Whether something was learned that can act."""
-        return self.config.method != RANDOM and self.done > 0 and self.method.ready(self.state)
+        return not self.config.acts_randomly and self.done > 0 and self.method.ready(self.state)
 
     # ------------------------------------------------------------------------------------- counting, storing, resuming
 
