@@ -12,7 +12,8 @@ from test_planning_run import ORIGIN, add, config
 from test_policy_run import config as policy_config
 from test_replay import GUSS
 
-from guss.collect.datasets import read_trace
+from guss.collect.datasets import read_episode
+from guss.collect.trajectories import unsafe_steps
 from guss.constraint import Constraint
 from guss.envs import ENVS
 from guss.envs.pendulum import VIEW, pendulum_task
@@ -25,7 +26,7 @@ from guss.runs.lifecycle import checkpoint_path, read_config, resume_run, run_on
 from guss.runs.pack import pack_run
 from guss.runs.replay import Replay
 from guss.runs.state_maps import make_maps, read_maps, write_maps
-from guss.runs.store import packed_bytes, read_lines, trace_path, unsafe_steps, write_json
+from guss.runs.store import packed_bytes, read_lines, trace_path, write_json
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations
 
@@ -86,7 +87,7 @@ def test_an_animation_is_what_a_replay_gives(planned):
     assert steps == [(i + 1, 25) for i in range(25)]
     replay = Replay(planned, None, None)
     steps = list(replay.steps())
-    unsafe = np.flatnonzero(unsafe_steps(replay.task, replay.traces[0])).tolist()
+    unsafe = np.flatnonzero(unsafe_steps(replay.task, replay.traces[0].cost)).tolist()
     line = next(row for row in read_lines(planned / "episodes.jsonl") if (row["seed"], row["episode"]) == (3, 3))
     assert [animation[name] for name in ("env", "method", "seed", "episode", "phase")] == [
         "shown-pendulum", "guss", 3, 3, "plan"
@@ -286,7 +287,7 @@ def test_steps_are_counted_by_cells(acted):
     seen = {3: set(), 10: set()}
     for episode in range(2):
         for seed in (3, 10):
-            trace = read_trace(trace_path(acted, seed, episode))
+            trace = read_episode(trace_path(acted, seed, episode))
             for obs, cost in zip(trace.next_obs.astype(float), trace.cost, strict=True):
                 degrees = np.rad2deg(np.arctan2(obs[1], obs[0]))
                 cell = (min(int((degrees + 180) / 7.2), 49), min(int((obs[2] + 8) / 0.32), 49))
@@ -335,7 +336,7 @@ def test_an_environment_without_a_view_is_mapped_by_its_first_observations(tmp_p
     home = run_one(config(env="short-pendulum", method="random", episodes=1), tmp_path, ORIGIN)
     found = make_maps(home)
     assert found["labels"] == ["cos(angle)", "sin(angle)"]
-    obs = np.concatenate([read_trace(trace_path(home, seed, 0)).next_obs for seed in (3, 4)])
+    obs = np.concatenate([read_episode(trace_path(home, seed, 0)).next_obs for seed in (3, 4)])
     for column, (low, high) in zip(obs.T[:2], found["limits"], strict=True):
         assert low < column.min() < column.max() < high < column.max() + 0.1
     assert sum(n for _, _, n in found["visited"]) == 50

@@ -169,6 +169,12 @@ class SafeMbpo(Sac):
         """Without the replay buffer and the model."""
         return state._replace(data=(), model=(), fresh=())
 
+    def update(self, state: Any, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[Any, dict[str, Array]]:
+        """`update_all` for one seed."""
+        alone = lambda tree: jax.tree.map(lambda x: x[None], tree)  # noqa: E731
+        states, metrics = self.update_all(alone(state), alone(trajectory), alone(key))
+        return jax.tree.map(lambda x: x[0], (states, metrics))
+
     def update_all(
         self, states: SafeMbpoState, trajectory: Trajectory, keys: Key[Array, "S"]
     ) -> tuple[Any, dict[str, Any]]:
