@@ -127,7 +127,7 @@ class Planning(Method):
         check_buffer(f"learning with {len(keys)} seeds", self.task, len(keys) * self.capacity)
         return strong(_init_all(self, keys))
 
-    def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Array]]:
+    def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Any]]:
         """`update_all` for one seed."""
         alone = lambda tree: jax.tree.map(lambda x: x[None], tree)  # noqa: E731
         states, metrics = self.update_all(alone(state), alone(trajectory), alone(key))

@@ -61,7 +61,7 @@ class Animator:
         mine = replay.traces[replay.row]
         assert mine.reward is not None
         place = len(self.view.labels) == 2
-        self._map = BehaviourMap(replay.task.grid, self.view) if replay.replans else None
+        self._map = BehaviourMap(replay.grid, self.view) if replay.replans else None
         self._tracks = None if dims is None else Tracks(replay, dims)
         rewards = np.asarray(mine.reward, float)
         path = np.asarray(self.view.shown(mine.obs), float).copy()

@@ -32,6 +32,7 @@ from guss.runs.sources import warn_if_changed
 from guss.runs.store import trace_path
 from guss.runs.trainer import Trainer
 from guss.runs.views import plain_view
+from guss.task import Grid
 from guss.types import Planner, Rollout, Scores
 
 
@@ -138,6 +139,11 @@ class Replay:
     def replans(self) -> bool:
         """Whether the episode was planned, so that its plans can be recomputed."""
         return not self.random and self.trainer is not None
+
+    @property
+    def grid(self) -> Grid:
+        """The cells of behaviour in which plans were kept: those of learned behaviour, where it is learned."""
+        return (self.task if self.trainer is None else self.trainer.planning_task).grid
 
     @property
     def keeps_archive(self) -> bool:
