@@ -234,6 +234,9 @@ class Agent:
 
         `use`: for each transition, whether to learn from it.
         """
+        if self.settings.is_policy:
+            name = self.settings.method
+            raise GussError(f"method {name!r} learns from its own episodes alone; logged data are for planners")
         rows = self.inputs.dataset(trace)
         if use is not None:
             count, learnable = rows.valid.shape[2], np.asarray(use, bool)
