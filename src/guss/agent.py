@@ -181,13 +181,13 @@ class Agent:
             keys = self._key_steps[None, None]
             action, self._carry, aux = act_all(self.method, states, self._carry, obs[None, None], keys, t)
             self._open.aux.append(aux)
-            return np.asarray(action[0, 0]), None
+            return np.asarray(np.asarray(action)[0, 0]), None
         arguments = self._plan_arguments(obs)
         plan = plan_all(*arguments)
         search = Search(*(*arguments, plan))
-        self._carry = jax.tree.map(lambda x: x[:, None], plan.memory)
+        self._carry = jax.tree.map(lambda x: np.asarray(x)[:, None], plan.memory)  # compiles nothing
         self.last_plan = jax.tree.map(lambda x: x[0], jax.device_get(plan.diagnostics))
-        return np.asarray(plan.action[0]), search
+        return np.asarray(np.asarray(plan.action)[0]), search
 
     def explain(self) -> Explanation:
         """Why the last action was chosen: `print(agent.explain())`. The first call compiles the planner once more."""
@@ -276,7 +276,7 @@ class Agent:
     @property
     def num_transitions(self) -> int:
         """Transitions that the model is learned from."""
-        return int(self.state.data.filled[0]) if self.settings.learns else 0
+        return int(np.asarray(self.state.data.filled)[0]) if self.settings.learns else 0
 
     # -------------------------------------------------------------------------------------------------- whole episodes
 
@@ -355,7 +355,7 @@ class Agent:
         self._first = is_initial(self.history, self.settings, self.task, self.env)
 
     def _plan_arguments(self, obs: np.ndarray) -> tuple[Any, ...]:
-        memory = jax.tree.map(lambda x: x[:, 0], self._carry)
+        memory = jax.tree.map(lambda x: np.asarray(x)[:, 0], self._carry)
         states, t = self.method.acting(self.state), np.int32(self._open.acts)
         return (self.method, states, memory, obs[None], self._key_steps[None], t)
 

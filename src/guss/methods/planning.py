@@ -242,7 +242,7 @@ class Planning(Method):
 
     def compile_larger(self, ahead: Ahead, states: PyTree, keys: Key[Array, "S"]) -> None:
         """Begin to compile the fit to buffers of twice the size, if the next episodes may need them."""
-        if not self.learns or int(states.data.filled[0]) + 2 * self.block <= states.data.use.shape[1]:
+        if not self.learns or int(np.asarray(states.data.filled)[0]) + 2 * self.block <= states.data.use.shape[1]:
             return
         arguments = list(self._fit_arguments(states, keys))
         arguments[2] = jax.eval_shape(_doubled, states.data)
@@ -253,7 +253,7 @@ class Planning(Method):
         """For each seed, what its data say of every learned cost."""
         if not self.learns or states.data.outcomes is None:
             return []
-        filled = int(states.data.filled[0])
+        filled = int(np.asarray(states.data.filled)[0])
         rows = [np.asarray(x)[:, :filled] for x in (states.data.next_obs, states.data.outcomes, states.data.use)]
         return [learned_examples(self.task, obs[use], told[use]) for obs, told, use in zip(*rows, strict=True)]
 

@@ -125,7 +125,7 @@ def fit_log(
         state, _ = method.update_all(state, log.before, streams.updates(log.keys, 0))
     found: list[FitSummary] = []
     for number in range(count + 1):
-        rows = int(state.data.filled[0])
+        rows = int(np.asarray(state.data.filled)[0])
         if number == count or (in_turn and number >= log.num_random and rows > 0):
             state = _fit(log, method, state, number, found)
             if on_fit is not None:
@@ -142,7 +142,7 @@ def _fit(log: Log, method: Planning, state: Any, number: int, found: list[FitSum
     check_fit(metrics, number, log.seeds)
     ahead = method.evaluate(state, log.episodes[number]) if number < len(log.episodes) else None
     report = jax.tree.map(np.asarray, metrics["report"])
-    rows, seconds = int(state.data.filled[0]), time.perf_counter() - started
+    rows, seconds = int(np.asarray(state.data.filled)[0]), time.perf_counter() - started
     found.append(FitSummary(number, rows, report, ahead, seconds, method.examples(state)))
     return state
 
