@@ -6,8 +6,12 @@
 
 Both sides run on this machine with the same interpreter, versions and flags. Compared are the bytes of
 `episodes.jsonl`, the arrays of all traces, and the arrays of everything learned after the last episode, whatever the
-files and leaves are called. Outcomes of a side are kept in WORK/<commit>/outcomes.json, so that an interrupted
+files and leaves are called. Outcomes of a side are kept in WORK/<commit>/<flags>/outcomes.json, so that an interrupted
 comparison continues, and the old side runs only once. Exit code 1 if anything differs.
+
+XLA rewrites and fuses operations depending on what surrounds them, so that two programs of the same operations may
+round differently. `--flags literal`, the default, turns both off: equal operations give equal bits. `--flags quick`
+are the flags of the tests, `--flags default` those of a user.
 """
 
 from __future__ import annotations
@@ -37,6 +41,9 @@ LEARNING = {
     "sac": ["--set", "hidden=[16,16]"],
     "safe-mbpo": ["--set", "hidden=[16,16]", "--fit", "max_steps=60", "warm_steps=30"],
 }
+FEW_ELITES = {name: ["--set", "num_elites=4"] for name in ("cem", "rcem", "cce")}
+QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+FLAGS = {"literal": f"{QUICK} --xla_disable_hlo_passes=fusion,algsimp", "quick": QUICK, "default": ""}
 ON_POLICY = ["--set", "num_envs=2", "hidden=[16,16]"]
 AGENT = """
 import sys, gymnasium, guss
@@ -65,7 +72,8 @@ def cases() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for env, policies in (("safe-pendulum", POLICIES), ("safe-acrobot", POLICIES[2:]), ("safe-car-goal", POLICIES)):
         for method in PLANNERS:
-            found[f"{env}/{method}"] = ["--env", env, "--method", method, *SMALL, "--episodes", "3"]
+            words = ["--env", env, "--method", method, *SMALL, "--episodes", "3"]
+            found[f"{env}/{method}"] = [*words, *FEW_ELITES.get(method, [])]
         for method in policies:
             own = LEARNING.get(method)
             words = ["--env", env, "--method", method, "--seeds", "2", *(own or ON_POLICY)]
@@ -76,7 +84,7 @@ def cases() -> dict[str, list[str]]:
     found["safe-pendulum/oracle"] = ["--env", "safe-pendulum", *SMALL, "--episodes", "2", "--model", "oracle"]
     found["safe-pendulum/learned"] = ["--env", "safe-pendulum", *small, "--learned", "reward", "cost", "behaviour"]
     for name, file in (("six", "examples/six_values.py:make_env"), ("cooling", "examples/cooling_plant.py:make_env")):
-        found[f"own/{name}"] = ["--env", file, *small]
+        found[f"own/{name}"] = ["--env", file, *small, "--episode-length", "30"]
     found["own/six-process"] = ["--env", "examples/six_values.py:make_env", *small, "--env-process"]
     found["own/six-ppo"] = ["--env", "examples/six_values.py:make_env", "--method", "ppo", "--seeds", "2", *ON_POLICY]
     found["own/six-ppo"] += ["--episodes", "4"]
@@ -116,25 +124,24 @@ def learned(run: Path) -> list[str]:
 class Side:
     """One of the two commits: its tree, and what its cases gave."""
 
-    def __init__(self, commit: str | None, work: Path) -> None:
+    def __init__(self, commit: str | None, work: Path, flags: str) -> None:
         named = commit or "HEAD"
         rev = subprocess.run(
             ["git", "rev-parse", "--short", named], cwd=ROOT, capture_output=True, text=True, check=True
         )
         self.name = rev.stdout.strip() if commit else "worktree"
-        self.home = (work / self.name).resolve()
+        self.home = (work / self.name / flags).resolve()
         self.home.mkdir(parents=True, exist_ok=True)
         self.tree = ROOT
         if commit:
-            self.tree = self.home / "tree"
+            self.tree = self.home.parent / "tree"
             if not self.tree.exists():
                 subprocess.run(["git", "worktree", "add", "--detach", self.tree, commit], cwd=ROOT, check=True)
         self.file = self.home / "outcomes.json"
         self.outcomes: dict[str, Any] = json.loads(self.file.read_text()) if commit and self.file.exists() else {}
-        flags = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
         path = f"{self.tree / 'src'}:{self.tree / 'examples'}"
         cache = str(work.resolve() / "cache")
-        self.env = os.environ | {"PYTHONPATH": path, "XLA_FLAGS": flags, "GUSS_CACHE_DIR": cache, "NPROC": "1"}
+        self.env = os.environ | {"PYTHONPATH": path, "XLA_FLAGS": FLAGS[flags], "GUSS_CACHE_DIR": cache, "NPROC": "1"}
 
     def python(self, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run Python with this side's sources."""
@@ -238,10 +245,11 @@ def main() -> int:
     parser.add_argument("--old", required=True, metavar="COMMIT")
     parser.add_argument("--new", metavar="COMMIT", help="default: the working tree, run again every time")
     parser.add_argument("--work", type=Path, required=True, help="a folder for both sides' runs")
+    parser.add_argument("--flags", choices=FLAGS, default="literal", help="how XLA compiles (default: literal)")
     parser.add_argument("--only", action="append", default=[], metavar="WORD")
     parser.add_argument("--out", type=Path, help="write a JSON record")
     given = parser.parse_args()
-    sides = Side(given.old, given.work), Side(given.new, given.work)
+    sides = Side(given.old, given.work, given.flags), Side(given.new, given.work, given.flags)
     wanted = {n: w for n, w in cases().items() if not given.only or any(word in n for word in given.only)}
     found = {}
     for name, words in wanted.items():
@@ -252,7 +260,8 @@ def main() -> int:
     different = {name: rows for name, rows in found.items() if rows}
     print(f"{len(found)} cases, {len(different)} different")
     if given.out:
-        record = {"old": sides[0].name, "new": sides[1].name, "cases": len(found), "different": different}
+        record = {"old": sides[0].name, "new": sides[1].name, "flags": FLAGS[given.flags]}
+        record |= {"cases": len(found), "different": different}
         given.out.write_text(json.dumps(record, indent=2) + "\n")
     return 1 if different else 0
 
