@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 from guss import keys as streams
 from guss.envs.thresholds import find_thresholds
 from guss.errors import GussError
-from guss.planners.engine import Monitor, Particles, Plan, judge
+from guss.planners.engine import Monitor, Particles, Plan, judge, plan_one
 from guss.task import Task
 from guss.types import Outcomes, Planner, Rollout, Scores
 
@@ -222,7 +222,7 @@ def _search_again(
     state, memory, obs, key = jax.tree.map(lambda x: x[0], (states, memory, obs, keys))
     actions = method.task.actions
     monitor = _Beginnings(method.planner.budget, actions.shape, actions.dtype)
-    found = method.plan(state, memory, obs, streams.act(key, t), monitor).seen[1]
+    found = plan_one(*method.plan_inputs(state), obs, streams.act(key, t), memory, monitor).seen[1]
     return found, judge(Particles.of(method.model_of(state)), method.task, path)
 
 

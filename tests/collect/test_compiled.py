@@ -40,7 +40,7 @@ def test_episodes_are_what_the_environment_says():
 
 def test_the_bits_do_not_depend_on_how_often_the_program_is_entered_and_progress_is_told():
     steps = []
-    parts = run(steps_per_call=2, on_progress=steps.append)
+    parts = run(steps_per_call=2, on_step=steps.append)
     assert steps == [2, 4, 6]
     whole = run()
     assert jax.tree.all(jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b)), whole, parts))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from worth import BEST, SHARE, judged, worth_task
 
-from guss.collect.compiled import CompiledCollector, collect_compiled
+from guss.collect.compiled import CompiledCollector
 from guss.envs.pendulum import pendulum_task
 from guss.methods.factory import make_method
 from guss.methods.settings import AgentSettings
@@ -33,7 +33,7 @@ def learn(name, task, seeds, iterations, on_iteration=None, after=0, **settings)
         if method.explores_first and number == 0:
             trajectory, _ = CompiledCollector(task).explore(episodes, "smooth", 0)
         else:
-            trajectory = collect_compiled(method, method.acting(states), task, episodes)
+            trajectory = CompiledCollector(task).collect(method, method.acting(states), episodes)[0]
         states, _ = method.update_all(states, trajectory, now)
         if on_iteration is not None and number >= after:
             on_iteration(method, states)
@@ -43,7 +43,7 @@ def learn(name, task, seeds, iterations, on_iteration=None, after=0, **settings)
 def returns(method, states, seeds, episodes):
     """Of the deployed policy, from first states of its own: [S, episodes]."""
     keys = jax.vmap(lambda s: jax.random.split(jax.random.key(2**20 + s), episodes))(jnp.asarray(seeds, jnp.int32))
-    return collect_compiled(method.deployed(), method.acting(states), method.task, keys).reward.sum(axis=2)
+    return CompiledCollector(method.task).collect(method.deployed(), method.acting(states), keys)[0].reward.sum(axis=2)
 
 
 def worth_of(name, seeds, iterations, last=1, **settings):

@@ -20,7 +20,7 @@ from problems import ACTIONS, make_task
 import guss
 from guss import keys as streams
 from guss.agent import Agent
-from guss.collect.compiled import collect_compiled
+from guss.collect.compiled import CompiledCollector
 from guss.collect.host import act_all, begin_all
 from guss.envs import ENVS, EnvSpec
 from guss.envs.adapters import Adapted
@@ -164,7 +164,7 @@ def test_one_seed_begins_acts_and_updates(name):
         assert_finite((carry, aux))
         assert types(carry) == types(first)
         obs = obs + 0.1
-    trajectory = collect_compiled(method, seed_axis(acting), TASK, keys_of(method, 1))
+    trajectory = CompiledCollector(TASK).collect(method, seed_axis(acting), keys_of(method, 1))[0]
     one = jax.tree.map(jnp.asarray, seed_of(trajectory, 0))
     updated, metrics = method.update(state, one, jax.random.key(2))
     assert types(updated) == types(state)
@@ -263,7 +263,7 @@ def test_a_deployed_method_acts_with_the_same_state(name):
     assert bool(eqx.tree_equal(deployed.deployed(), deployed)), "deploying twice changes nothing"
     assert types(deployed.acting(trainer.state)) == types(acting)
     keys = keys_of(trainer.method, len(SEEDS))[:, :1]
-    one, two = (collect_compiled(deployed, acting, TASK, keys) for _ in range(2))
+    one, two = (CompiledCollector(TASK).collect(deployed, acting, keys)[0] for _ in range(2))
     assert_legal(one.action)
     assert_finite(one)
     np.testing.assert_array_equal(one.action, two.action)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from problems import ACTIONS, make_task
 
-from guss.collect.compiled import collect_compiled
+from guss.collect.compiled import CompiledCollector
 from guss.collect.trajectories import episode, episode_metrics
 from guss.errors import GussError
 from guss.methods import METHODS
@@ -48,7 +48,7 @@ def begun(method):
 
 def collected(method, states, keys, number=0):
     episodes = jax.vmap(lambda k: jax.random.split(jax.random.fold_in(k, number), method.num_envs))(keys)
-    return collect_compiled(method, method.acting(states), method.task, episodes)
+    return CompiledCollector(method.task).collect(method, method.acting(states), episodes)[0]
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
@@ -121,7 +121,7 @@ def test_episodes_of_several_environments_are_told_one_by_one():
         assert metrics[s][e].episode_return == pytest.approx(one.reward.sum(), rel=1e-6)
     alone = jax.random.split(jax.random.fold_in(keys[1], 0), 3)[None, 2:]
     state = jax.tree.map(lambda x: x[1:], method.acting(states))
-    again = episode(collect_compiled(method, state, method.task, alone), 0, 0)
+    again = episode(CompiledCollector(method.task).collect(method, state, alone)[0], 0, 0)
     np.testing.assert_allclose(again.action, trajectory.action[1, 2], rtol=1e-5, atol=1e-6)
     assert trajectory.aux.shape == (SEEDS, 3, 5, 2)
 

@@ -22,6 +22,7 @@ from guss.types import Trajectory, Transition
 
 EPISODES = "planner"
 """Name of the program where it is compiled ahead."""
+OnStep = Callable[[int], Any] | None
 
 
 class EpisodeCarry(NamedTuple):
@@ -38,7 +39,7 @@ def _begin(method: Method, task: Task, state: PyTree, key: PRNGKeyArray) -> Epis
 
 
 def _step(
-    method: Method, task: Task, t: Array, state: PyTree, now: EpisodeCarry
+    method: Method, task: Task, state: PyTree, now: EpisodeCarry, t: Array
 ) -> tuple[EpisodeCarry, tuple[Transition, PyTree]]:
     """Alg. 1, lines 13–15: choose an action, act on the real system, store the transition."""
     assert task.step is not None
@@ -59,42 +60,22 @@ def _begin_all(method: Method, task: Task, states: PyTree, keys: Key[Array, "S E
 def _step_all(
     method: Method, task: Task, states: PyTree, carries: EpisodeCarry, start: Array, num_steps: int
 ) -> tuple[EpisodeCarry, tuple[Transition, PyTree]]:
-    def body(carries: EpisodeCarry, t: Array) -> tuple[EpisodeCarry, tuple[Transition, PyTree]]:
-        return over_episodes(partial(_step, method, task, t), states, carries)
+    """Carries [S, E, …] after so many steps, and the steps [T, S, E, …].
 
-    return jax.lax.scan(body, carries, start + jnp.arange(num_steps, dtype=jnp.int32))
-
-
-def collect_compiled(
-    method: Method,
-    states: PyTree,
-    task: Task,
-    keys: Key[Array, "S E"],
-    *,
-    steps: int | None = None,
-    steps_per_call: int | None = None,
-    on_progress: Callable[[int], Any] | None = None,
-) -> Trajectory:
-    """One whole episode for every key, as one compiled program: [S, E, T, …]. `states`: those of `Method.acting`.
-
-    With `steps_per_call` the program is entered several times, so that `on_progress(steps done)` can be shown and
-    Ctrl-C works; it must divide the episode, and the bits do not depend on it.
+    The usual case of one episode for each seed has a single batch axis, which is faster.
     """
-    check_compiled(task)
-    steps = task.episode_length if steps is None else steps
-    each = steps if steps_per_call is None else steps_per_call
-    if steps < 1 or each < 1 or steps % each:
-        raise GussError(f"steps_per_call must divide the episode: got {each} for {steps} steps")
-    carries = _begin_all(method, task, states, keys)
-    parts = []
-    for start in range(0, steps, each):
-        carries, part = _step_all(method, task, states, carries, jnp.asarray(start, jnp.int32), each)
-        parts.append(jax.block_until_ready(part))
-        if on_progress is not None:
-            on_progress(start + each)
-    transitions, aux = jax.device_get(parts[0] if len(parts) == 1 else jax.tree.map(_joined, *parts))
-    episodes_first: Any = lambda x: np.moveaxis(x, 0, 2)  # noqa: E731
-    return from_columns(task, *jax.tree.map(episodes_first, (transitions, aux)))
+    step: Any = partial(_step, method, task)
+    several = carries.key.shape[1] > 1
+    if several:
+        step = jax.vmap(step, in_axes=(None, 0, None))
+    else:
+        carries = jax.tree.map(lambda x: x[:, 0], carries)
+    step = jax.vmap(step, in_axes=(0, 0, None))
+    times = start + jnp.arange(num_steps, dtype=jnp.int32)
+    carries, steps = jax.lax.scan(partial(step, states), carries, times)
+    if several:
+        return carries, steps
+    return jax.tree.map(lambda x: x[:, None], carries), jax.tree.map(lambda x: x[:, :, None], steps)
 
 
 def _joined(*parts: Any) -> Any:
@@ -109,20 +90,42 @@ def check_compiled(task: Task) -> None:
 
 
 class CompiledCollector:
-    """Episodes of a Task that has `step` and `reset`."""
+    """Episodes of a Task that has `step` and `reset`: whole episodes of all seeds as one compiled program."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, *, steps: int | None = None, steps_per_call: int | None = None) -> None:
+        """`steps`: of an episode, if not all that the Task has. With `steps_per_call` the program is entered several
+        times, so that progress can be shown and Ctrl-C works; it must divide the episode, and the bits do not depend
+        on it."""
         check_compiled(task)
         self.task = task
+        self.steps = task.episode_length if steps is None else steps
+        self.steps_per_call = self.steps if steps_per_call is None else steps_per_call
+        if self.steps < 1 or self.steps_per_call < 1 or self.steps % self.steps_per_call:
+            raise GussError(
+                f"steps_per_call must divide the episode: got {self.steps_per_call} for {self.steps} steps"
+            )
 
     def collect(
-        self, method: Method, states: PyTree, keys: Key[Array, "S E"], number: int, on_step: Any = None
+        self, method: Method, states: PyTree, keys: Key[Array, "S E"], number: int = 0, on_step: OnStep = None
     ) -> tuple[Trajectory, dict[tuple[int, int], str]]:
-        """Episodes in which the method acts, and failures of environments: there are none."""
-        return collect_compiled(method, states, self.task, keys), {}
+        """One episode for every key, [S, E, T, …], and failures of environments: there are none.
+
+        `states`: those of `Method.acting`. `on_step` is called with the steps done after each entry of the program.
+        """
+        carries = _begin_all(method, self.task, states, keys)
+        parts = []
+        for start in range(0, self.steps, self.steps_per_call):
+            first = jnp.asarray(start, jnp.int32)
+            carries, part = _step_all(method, self.task, states, carries, first, self.steps_per_call)
+            parts.append(jax.block_until_ready(part))
+            if on_step is not None:
+                on_step(start + self.steps_per_call)
+        transitions, aux = jax.device_get(parts[0] if len(parts) == 1 else jax.tree.map(_joined, *parts))
+        episodes_first: Any = lambda x: np.moveaxis(x, 0, 2)  # noqa: E731
+        return from_columns(self.task, *jax.tree.map(episodes_first, (transitions, aux))), {}
 
     def explore(
-        self, keys: Key[Array, "S E"], how: str, number: int, on_step: Any = None
+        self, keys: Key[Array, "S E"], how: str, number: int, on_step: OnStep = None
     ) -> tuple[Trajectory, dict[tuple[int, int], str]]:
         """Episodes with random actions."""
         columns = jax.device_get(explore_episodes(self.task, keys.reshape(-1), self.task.episode_length, how))
@@ -134,6 +137,6 @@ class CompiledCollector:
 
         def lower() -> Any:
             carries = jax.eval_shape(_begin_all, method, self.task, states, keys)
-            return _step_all.lower(method, self.task, states, carries, np.int32(0), self.task.episode_length)
+            return _step_all.lower(method, self.task, states, carries, np.int32(0), self.steps_per_call)
 
         ahead.start(EPISODES, lower)

@@ -38,11 +38,8 @@ def act_all(
     t: Int[Array, ""],
 ) -> tuple[Array, PyTree, PyTree]:
     """Actions, carries and aux of all seeds and episodes, [S, E, …], at step `t`; `keys`: of the episodes' steps."""
-
-    def one(state: PyTree, carry: PyTree, obs: Array, key: Array) -> Any:
-        return method.act(state, carry, obs, streams.act(key, t))
-
-    return over_episodes(one, states, carries, obs, keys)
+    keys_act = jax.vmap(jax.vmap(streams.act, in_axes=(0, None)), in_axes=(0, None))(keys, t)
+    return over_episodes(method.act, states, carries, obs, keys_act)
 
 
 @partial(jax.jit, compiler_options=AT_ONCE)
@@ -98,14 +95,15 @@ class _Episodes:
         self.flags: list[np.ndarray] = []  # terminated, truncated, stopped, valid, learnable: [5, N] of each step
         self.aux: list[PyTree] = []
         self.obs = envs.reset(number)
-        self._choose()
+        self.choose()
 
-    def _choose(self) -> None:
+    def choose(self) -> None:
+        """Begin to choose the next actions."""
         self.actions, aux = self.act(self.obs, self.t)
         self.aux.append(aux)
 
     def step(self) -> None:
-        """Do what was decided, and begin to decide what comes next."""
+        """Take the actions that were chosen."""
         actions = np.asarray(self.actions)
         actions = actions.reshape(len(self.running), *self.envs.task.actions.shape)
         result = self.envs.step(self.obs, actions, self.running, self.number, self.t)
@@ -123,8 +121,6 @@ class _Episodes:
         self.flags.append(np.stack([terminated, truncated, stopped, valid, valid & ~result.skip]))
         self.running = valid & ~over
         self.obs = np.asarray(result.transition.next_obs)
-        if self.running.any():
-            self._choose()
 
     def trajectory(self) -> Trajectory:
         """All of it, padded to whole episodes: [S, E, T, …]."""
@@ -158,6 +154,8 @@ def play(
             break
         for each in running:
             each.step()
+            if each.running.any():
+                each.choose()
         if on_step is not None:
             on_step(t + 1)
     failures, first = Failures(), 0

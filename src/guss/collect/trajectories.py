@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -72,7 +71,7 @@ def over_episodes(function: Callable[..., Any], states: PyTree, *rest: PyTree) -
     The usual case of one episode for each seed has a single batch axis, which is faster.
     """
     if jax.tree.leaves(rest)[0].shape[1] > 1:
-        return jax.vmap(lambda state, *mine: jax.vmap(partial(function, state))(*mine))(states, *rest)
+        return jax.vmap(jax.vmap(function, in_axes=(None, *[0] * len(rest))))(states, *rest)
     first = jax.tree.map(lambda x: x[:, 0], rest)
     return jax.tree.map(lambda x: x[:, None], jax.vmap(function)(states, *first))
 

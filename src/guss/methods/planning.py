@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from guss import keys as streams
-from guss.collect.compiled import collect_compiled
+from guss.collect.compiled import CompiledCollector
 from guss.compilation import AT_ONCE, QUICKLY, Ahead, strong
 from guss.errors import GussError
 from guss.method import Method
@@ -84,18 +84,16 @@ class Planning(Method):
         """What the planner remembers before the first plan."""
         return self.planner.first_memory()
 
-    def plan(
-        self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray, monitor: Monitor | None = None
-    ) -> Plan:
-        """PLAN(p̂, s_t, H, M)."""
+    def plan_inputs(self, state: PyTree) -> tuple[Planner, Model, Task]:
+        """What `engine.plan_one` plans with, for one seed; `state` as `acting` returns it."""
         model = self.model_of(state)
-        return plan_one(with_model_inputs(self.planner, model, self.task), model, self.task, obs, key, carry, monitor)
+        return with_model_inputs(self.planner, model, self.task), model, self.task
 
     def act(
         self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray
     ) -> tuple[Shaped[Array, "..."], PyTree, PyTree]:
         """The first action of a plan."""
-        plan = self.plan(state, carry, obs, key, self.monitor)
+        plan = plan_one(*self.plan_inputs(state), obs, key, carry, self.monitor)
         return plan.action, plan.memory, PlanNotes(plan.diagnostics, plan.seen)
 
     # ------------------------------------------------------------------------------------------------------ learning
@@ -271,7 +269,7 @@ def plan_all(
     """A whole plan for every seed, as `act` makes it at step `t`; `keys`: of the episodes' steps."""
 
     def one(state: PyTree, memory: PyTree, obs: Array, key: Array) -> Plan:
-        return method.plan(state, memory, obs, streams.act(key, t), monitor)
+        return plan_one(*method.plan_inputs(state), obs, streams.act(key, t), memory, monitor)
 
     return jax.vmap(one)(states, memory, obs, keys)
 
@@ -286,16 +284,16 @@ def run_episodes(
     monitor: Monitor | None = None,
     steps: int | None = None,
     steps_per_call: int | None = None,
-    on_progress: Callable[[int], Any] | None = None,
+    on_step: Callable[[int], Any] | None = None,
 ) -> Trajectory:
     """One whole episode for every key, planned with a fixed model, as one compiled program: [S, 1, T, …].
 
     `planning_task`: the task as plans see it, where that is stricter (`Task.with_margin`). `aux` holds the
-    diagnostics of every plan, and what the `monitor` kept. The others as in `collect_compiled`.
+    diagnostics of every plan, and what the `monitor` kept. The others as in `CompiledCollector`.
     """
     method = Planning(task if planning_task is None else planning_task, planner, model, monitor)
-    how: Any = {"steps": steps, "steps_per_call": steps_per_call, "on_progress": on_progress}
-    return collect_compiled(method, (), task, keys[:, None], **how)
+    collector = CompiledCollector(task, steps=steps, steps_per_call=steps_per_call)
+    return collector.collect(method, (), keys[:, None], on_step=on_step)[0]
 
 
 def with_model_inputs(planner: Planner, model: Model, task: Task) -> Planner:

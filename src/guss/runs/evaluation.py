@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from guss import keys as streams
-from guss.collect.trajectories import EpisodeMetrics, episode_metrics
+from guss.collect.trajectories import EpisodeMetrics, check_finite, episode_metrics
 from guss.errors import GussError
 from guss.runs.final_model import restore_learned
 from guss.runs.lifecycle import read_config
@@ -43,10 +43,12 @@ def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] | None 
         )
     if not trainer.ready:
         raise GussError(f"{home} has learned nothing yet that could be evaluated")
+    method, acting = trainer.method.deployed(), trainer.method.acting(trainer.state)
     found: list[list[EpisodeMetrics]] = []
     for number in range(episodes):
         keys = streams.evaluations(trainer.keys, number)[:, None]
-        trajectory, _ = trainer.collect(keys, streams.EVALUATION + number, random=False, deployed=True)
+        trajectory, _ = trainer.collector.collect(method, acting, keys, streams.EVALUATION + number)
+        check_finite(trainer.task, trajectory, streams.EVALUATION + number, config.seeds)
         found.append([mine[0] for mine in episode_metrics(trainer.task, trajectory)])
         if on_episode is not None:
             on_episode(number + 1)

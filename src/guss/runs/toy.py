@@ -130,7 +130,7 @@ def run_method(config: ToyConfig, method: str, on_step: Callable[[int], Any] | N
             steps=config.steps,
             monitor=CoverageMonitor(jnp.asarray(config.layout.size, jnp.float32)),
             steps_per_call=next(n for n in range(max(1, config.steps // 10), 0, -1) if config.steps % n == 0),
-            on_progress=on_step,
+            on_step=on_step,
         )
     seconds = time.perf_counter() - started
     safe = safe_cells(config.layout)

@@ -129,7 +129,12 @@ class Trainer:
                 prepare = self.prepare(first) | {"examples": examples}
             prepared = time.perf_counter()
             self._stage("random actions" if random else "planning" if self.method.plans else "acting")
-            trajectory, failures = self.collect(keys, first, random, on_step)
+            if random:
+                trajectory, failures = self.collector.explore(keys, self.config.explores(), first, on_step)
+            else:
+                acting = self.method.acting(self.state)
+                trajectory, failures = self.collector.collect(self.method, acting, keys, first, on_step)
+            check_finite(self.task, trajectory, first, self.config.seeds)
             collected = time.perf_counter()
             update = streams.updates(self.keys, first)
             self.state, metrics = jax.block_until_ready(self.method.update_all(self.state, trajectory, update))
@@ -160,18 +165,6 @@ class Trainer:
         counts = {each[0].name: [one.unsafe for one in each] for each in examples}
         record: dict[str, Any] = {"unsafe_examples": counts} if counts else {}
         return record | error_record(prepare.get("report"), metrics.get("r2_horizon"))
-
-    def collect(
-        self, keys: Key[Array, "S E"], number: int, random: bool, on_step: OnStep = None, *, deployed: bool = False
-    ) -> tuple[Trajectory, Failures]:
-        """An episode for every key, numbered from `number`, by the method as it is or with random actions."""
-        if random:
-            found = self.collector.explore(keys, self.config.explores(), number, on_step)
-        else:
-            method = self.method.deployed() if deployed else self.method
-            found = self.collector.collect(method, self.method.acting(self.state), keys, number, on_step)
-        check_finite(self.task, found[0], number, self.config.seeds)
-        return found
 
     def prepare(self, number: int) -> dict[str, Any]:
         """What the method needs before it acts in that episode; metrics of a fit, if there was one."""
