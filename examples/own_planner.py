@@ -14,7 +14,7 @@ from guss.risk import best_index
 class Hold(Planner):
     """Holds one random action for the whole plan; takes the safest, then the best."""
 
-    judges = "cost"  # so the contract tests hold it to what safe planners promise
+    objective = "cost"  # so the contract tests hold it to what safe planners promise
 
     repeats: int = setting(1, "steps for which the action is held before a second one takes over")
 

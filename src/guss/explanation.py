@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 from guss import keys as streams
 from guss.envs.thresholds import find_thresholds
 from guss.errors import GussError
-from guss.planners.engine import Monitor, Particles, Plan, judge, plan_one
+from guss.planners.engine import Monitor, Particles, Plan, plan_one, predict_outcomes
 from guss.task import Task
 from guss.types import Outcomes, Planner, Rollout, Scores
 
@@ -208,8 +208,8 @@ class _Beginnings(Monitor):
         action = jnp.zeros((self.num_plans, *self.shape), self.dtype)
         return jnp.zeros((), jnp.int32), _Found(action, number, number, number, number > 0)
 
-    def update(self, seen: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
-        count, found = seen
+    def update(self, aux: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
+        count, found = aux
         new = _Found(rollouts.action[:, 0, 0], scores.hard, scores.cost, scores.reward, scores.finite)
         write = lambda rows, more: jax.lax.dynamic_update_slice_in_dim(rows, more, count, axis=0)  # noqa: E731
         return count + new.reward.shape[0], jax.tree.map(write, found, new)
@@ -222,8 +222,8 @@ def _search_again(
     state, memory, obs, key = jax.tree.map(lambda x: x[0], (states, memory, obs, keys))
     actions = method.task.actions
     monitor = _Beginnings(method.planner.budget, actions.shape, actions.dtype)
-    found = plan_one(*method.plan_inputs(state), obs, streams.act(key, t), memory, monitor).seen[1]
-    return found, judge(Particles.of(method.model_of(state)), method.task, path)
+    found = plan_one(*method.plan_inputs(state), obs, streams.act(key, t), memory, monitor).aux[1]
+    return found, predict_outcomes(Particles.of(method.model_of(state)), method.task, path)
 
 
 # ---------------------------------------------------------------------------------------------------- the explanation
@@ -244,13 +244,13 @@ def explain(decision: Choice | None) -> Explanation:
         return Explanation(**about)
     *arguments, batched = decision.search
     plan: Plan = jax.tree.map(lambda x: x[0], batched)
-    found, judged = jax.device_get(_search_again(*arguments, plan.trajectory))
+    found, outcomes = jax.device_get(_search_again(*arguments, plan.trajectory))
     planner = decision.search.method.planner
     figures = jax.device_get(plan.diagnostics)
     path = np.asarray(plan.trajectory.next_obs)  # [P, H, D]
     unfamiliar = float(figures.unfamiliar_share)
     names = [constraint.name for constraint in task.constraints]
-    unsafe = (np.asarray(judged.cost) > 0).sum(axis=1).max(axis=0)  # the worst particle
+    unsafe = (np.asarray(outcomes.cost) > 0).sum(axis=1).max(axis=0)  # the worst particle
     labels = task.observations.labels
     return Explanation(
         **about,
@@ -265,7 +265,7 @@ def explain(decision: Choice | None) -> Explanation:
         path=dict(zip(labels, path.mean(axis=0).astype(float).T.tolist(), strict=True)),
         approaches=_approaches(task, decision, path),
         runner_up=_runner_up(planner, task, decision.action, found),
-        ignores_cost=planner.judges in ("nothing", "reward"),
+        ignores_cost=planner.objective in ("nothing", "reward"),
     )
 
 
@@ -307,7 +307,7 @@ def _runner_up(planner: Planner, task: Task, action: np.ndarray, found: _Found) 
     other = (np.abs(first - np.ravel(action)) > near).any(axis=1) & found.finite
     if not other.any():
         return None
-    safety = (found.hard, found.cost) if planner.judges in ("cost", "penalty") else ()
+    safety = (found.hard, found.cost) if planner.objective in ("cost", "penalty") else ()
     order = np.lexsort([-np.asarray(found.reward), *reversed(safety), ~other])
     best = int(order[0])
     return RunnerUp(

@@ -274,7 +274,7 @@ class Planner(eqx.Module):
     horizon: int = eqx.field(static=True, kw_only=True)
     budget: int = eqx.field(static=True, kw_only=True)
 
-    judges: ClassVar[Literal["nothing", "reward", "penalty", "cost"]]
+    objective: ClassVar[Literal["nothing", "reward", "penalty", "cost"]]
     """What the planner looks at: nothing (acts blindly), reward alone, reward less a price on cost (hard violations
     first), or cost first and reward second."""
     keeps_archive: ClassVar[bool] = False
@@ -326,7 +326,7 @@ class Planner(eqx.Module):
     def best(self, state: PyTree) -> PyTree:
         """The candidate to act with."""
 
-    def worth(self, state: PyTree) -> Scores | None:
+    def best_scores(self, state: PyTree) -> Scores | None:
         """The scores of `best` where they are known as evaluated; otherwise it is rolled out once more."""
         return None
 

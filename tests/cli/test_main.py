@@ -18,7 +18,7 @@ PLANNER = '''
     class Stay(Planner):
         """Always the same action."""
 
-        judges = "nothing"
+        objective = "nothing"
         value: int = setting(0, "the action to repeat")
 
         def schedule(self, budget):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from worth import BEST, SHARE, judged, worth_task
+from take_it_or_leave_it import BEST, SHARE, choice_task, reward_and_cost
 
 from guss.collect.compiled import CompiledCollector
 from guss.envs.pendulum import pendulum_task
@@ -52,10 +52,10 @@ def worth_of(name, seeds, iterations, last=1, **settings):
 
     def on_iteration(method, states):
         each = [jax.tree.map(lambda x, i=i: x[i], states) for i in range(len(seeds))]
-        found.append([judged(method, state) for state in each])
+        found.append([reward_and_cost(method, state) for state in each])
 
     size = {"batch": 200, "hidden": (32,)}
-    learn(name, worth_task(), seeds, iterations, on_iteration, iterations - last, **size, **settings)
+    learn(name, choice_task(), seeds, iterations, on_iteration, iterations - last, **size, **settings)
     return np.mean(found, axis=0) / np.asarray([BEST, SHARE])
 
 

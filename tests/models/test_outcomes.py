@@ -14,7 +14,7 @@ from guss.models.factory import ModelSettings, fit_all, make_model
 from guss.models.outcomes import Behaviour, ModelWithOutcomes, num_outcomes, outcome_targets
 from guss.models.training import Data, FitSettings
 from guss.planners import make_planner
-from guss.planners.engine import Particles, judge, plan, roll_out
+from guss.planners.engine import Particles, plan, predict_outcomes, roll_out
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations, Rollout
 
@@ -152,13 +152,13 @@ def test_what_is_known_comes_from_the_task_and_the_rest_from_the_model(learned):
     action = np.asarray([[-1.0], [-1.0], [0.0]], np.float32)
     next_obs = np.asarray([[-1.0, 1.5], [-1.0, 2.5], [0.0, 0.0]], np.float32)  # the second is the end
     rollout = Rollout(*(jnp.asarray(x) for x in (obs, action, next_obs)))
-    judged = model.outcomes(task, rollout)
+    outcomes = model.outcomes(task, rollout)
     reward, chance = predicted(model, *rollout)
     assert chance[2, 1] > 0.5  # the end, as predicted
     lasts = np.concatenate([[1.0], np.cumprod(1.0 - chance[2])[:-1]])
-    np.testing.assert_allclose(judged.reward, reward * lasts, rtol=1e-5)
-    assert abs(float(judged.reward[2])) < 0.5 * abs(reward[2])
-    assert judged.cost[:, 1].tolist() == [1.0, 1.0, 0.0]
+    np.testing.assert_allclose(outcomes.reward, reward * lasts, rtol=1e-5)
+    assert abs(float(outcomes.reward[2])) < 0.5 * abs(reward[2])
+    assert outcomes.cost[:, 1].tolist() == [1.0, 1.0, 0.0]
     own = without_end(model)
     known = own.outcomes(partly, rollout)
     assert known.cost[:, 1].tolist() == [1.0, 1.0, 0.0]  # by the Task's function, on every step
@@ -208,7 +208,7 @@ def test_members_of_an_ensemble_have_outcome_nets_of_their_own():
     sequences = task.actions.sample(jax.random.key(1), (2, 4))
     particles = Particles.of(model)
     rollouts = roll_out(planner, particles, jnp.ones(2), jax.random.key(2), sequences)
-    found = judge(particles, task, jax.tree.map(lambda x: x[0], rollouts))
+    found = predict_outcomes(particles, task, jax.tree.map(lambda x: x[0], rollouts))
     assert found.reward.shape == (3, 4)
     for i in range(3):
         mine = jax.tree.map(lambda x, i=i: x[i : i + 1], model.nets)

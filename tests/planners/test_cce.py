@@ -26,18 +26,18 @@ def solve(name, **settings):
 def test_samples_rank_by_hard_violations_then_by_reward_less_the_price_of_cost():
     planner = make_planner("cce", TASK, horizon=1, budget=50, penalty=2.0)
     rows = [(0, 3, 10, 0, True), (0, 0, 3, 0, True), (0, 1, 7, 0, True), (1, 0, 99, 0, True), (0, 0, 9, 0, False)]
-    judged = planner.judged(jax.tree.map(jnp.asarray, scores_of(rows)))
-    assert judged.reward[:4].tolist() == [4.0, 3.0, 5.0, 99.0]
-    assert ranking(judged).tolist() == [2, 0, 1, 3, 4]
-    assert planner.counts(judged).tolist() == [True] * 4 + [False]
-    assert all(np.isfinite(x).all() for x in judged)
+    ranked = planner.ranking_scores(jax.tree.map(jnp.asarray, scores_of(rows)))
+    assert ranked.reward[:4].tolist() == [4.0, 3.0, 5.0, 99.0]
+    assert ranking(ranked).tolist() == [2, 0, 1, 3, 4]
+    assert planner.counts(ranked).tolist() == [True] * 4 + [False]
+    assert all(np.isfinite(x).all() for x in ranked)
 
 
 def test_a_price_beyond_all_numbers_ranks_last_and_stays_finite():
     planner = make_planner("cce", TASK, horizon=1, budget=50, penalty=1e38)
-    judged = planner.judged(jax.tree.map(jnp.asarray, scores_of([(0, 100, 1, 0, True), (0, 0, -5, 0, True)])))
-    assert np.isfinite(judged.reward).all()
-    assert ranking(judged).tolist() == [1, 0]
+    ranked = planner.ranking_scores(jax.tree.map(jnp.asarray, scores_of([(0, 100, 1, 0, True), (0, 0, -5, 0, True)])))
+    assert np.isfinite(ranked.reward).all()
+    assert ranking(ranked).tolist() == [1, 0]
 
 
 def test_without_a_price_it_is_cem():

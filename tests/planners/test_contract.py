@@ -27,7 +27,7 @@ names = pytest.mark.parametrize("name", PLANNERS.names())
 
 
 def judging(*what):
-    return pytest.mark.parametrize("name", [name for name in PLANNERS.names() if PLANNERS[name].item.judges in what])
+    return pytest.mark.parametrize("name", [name for name in PLANNERS.names() if PLANNERS[name].item.objective in what])
 
 
 def solve(name, task, seed=0, horizon=HORIZON):

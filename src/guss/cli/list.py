@@ -38,7 +38,7 @@ class List:
             return {"settings": {name: {"default": f.default, "help": f.metadata["help"]} for name, f in fields}}
 
         found = {
-            "planners": rows(PLANNERS, lambda e: {"judges": e.item.judges} | own(e)),
+            "planners": rows(PLANNERS, lambda e: {"objective": e.item.objective} | own(e)),
             "methods": rows(METHODS, own),
             "environments": rows(ENVS, lambda e: {"gym_id": e.item.gym_id}),
             "models": rows(MODELS, own),

@@ -101,9 +101,7 @@ class CompiledCollector:
         self.steps = task.episode_length if steps is None else steps
         self.steps_per_call = self.steps if steps_per_call is None else steps_per_call
         if self.steps < 1 or self.steps_per_call < 1 or self.steps % self.steps_per_call:
-            raise GussError(
-                f"steps_per_call must divide the episode: got {self.steps_per_call} for {self.steps} steps"
-            )
+            raise GussError(f"steps_per_call must divide the episode: got {self.steps_per_call} for {self.steps} steps")
 
     def collect(
         self, method: Method, states: PyTree, keys: Key[Array, "S E"], number: int = 0, on_step: OnStep = None

@@ -41,7 +41,7 @@ def method_class(name: str) -> type[Method]:
     """The class of a method: planners share one."""
     if name in METHODS.names():
         return METHODS[name].item
-    if PLANNERS[name].item.judges == "nothing":  # raises on unknown names
+    if PLANNERS[name].item.objective == "nothing":  # raises on unknown names
         from guss.methods.random import RandomActions
 
         return RandomActions

@@ -94,7 +94,7 @@ class Planning(Method):
     ) -> tuple[Shaped[Array, "..."], PyTree, PyTree]:
         """The first action of a plan."""
         plan = plan_one(*self.plan_inputs(state), obs, key, carry, self.monitor)
-        return plan.action, plan.memory, PlanNotes(plan.diagnostics, plan.seen)
+        return plan.action, plan.memory, PlanNotes(plan.diagnostics, plan.aux)
 
     # ------------------------------------------------------------------------------------------------------ learning
 

@@ -20,7 +20,7 @@ from guss.types import WORST, Scores, setting
 class PenalisedCrossEntropy(CrossEntropyPlanner):
     """Cross-entropy method with a price on cost: refits to the highest reward − penalty × mean cost."""
 
-    judges = "penalty"
+    objective = "penalty"
     over_particles = "mean"
 
     penalty: float = setting(1000.0, "reward that one unit of cost (a step over a bound) is worth")
@@ -29,7 +29,7 @@ class PenalisedCrossEntropy(CrossEntropyPlanner):
         if not 0.0 <= self.penalty < WORST:
             raise GussError(f"penalty must be a finite number and not negative, got {self.penalty}")
 
-    def judged(self, scores: Scores) -> Scores:
+    def ranking_scores(self, scores: Scores) -> Scores:
         """Hard violations, then reward − penalty · cost."""
         paid = jnp.maximum(scores.reward - self.penalty * scores.cost, -WORST)
         worst = jnp.where(scores.finite, 0.0, WORST)

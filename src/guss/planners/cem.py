@@ -28,7 +28,7 @@ from guss.types import Scores, setting
 
 
 class CrossEntropyPlanner(MeanSequencePlanner):
-    """Samples, refits to the `num_elites` best, repeats; acts with the mean. What is best is left to `judged`."""
+    """Samples, refits to the `num_elites` best, repeats; acts with the mean. `ranking_scores` says what is best."""
 
     iterations: int = setting(5, "refits; the budget is divided among them")
     num_elites: int = setting(10, "samples that the distribution is refitted to")
@@ -75,7 +75,7 @@ class CrossEntropyPlanner(MeanSequencePlanner):
 
     def tell(self, state: SequenceState, candidates: Shaped[Array, "N H ..."], scores: Scores) -> SequenceState:
         """Refit to the elites, and keep the best sample."""
-        scores = self.judged(scores)
+        scores = self.ranking_scores(scores)
         rows = ranking(scores)[: self.num_elites]
         weight = self.counts(scores)[rows].astype(jnp.float32)
         dist = refit(state.dist, self.interface.actions, candidates[rows], weight, self.smoothing)

@@ -29,7 +29,7 @@ class Draws(NamedTuple):
 
 
 class ElitePlanner(Planner):
-    """Evolves an archive of small policies; what counts as better is left to `judged`."""
+    """Evolves an archive of small policies; what counts as better is left to `ranking_scores`."""
 
     keeps_archive = True
 
@@ -60,7 +60,7 @@ class ElitePlanner(Planner):
         MAX_WEIGHTS.check(f"an archive of {self.budget} policies with {weights} weights each", self.budget * weights)
 
     @abstractmethod
-    def judged(self, scores: Scores) -> Scores:
+    def ranking_scores(self, scores: Scores) -> Scores:
         """The scores by which STORE, SELECT and the final choice go."""
 
     @property
@@ -126,15 +126,15 @@ class ElitePlanner(Planner):
 
     def tell(self, state: Archive, candidates: Float[Array, "N params"], scores: Scores) -> Archive:
         """STORE (lines 8 and 15)."""
-        return archives.store(state, candidates, self.judged(scores))
+        return archives.store(state, candidates, self.ranking_scores(scores))
 
     def best(self, state: Archive) -> Float[Array, "params"]:
         """Lowest cost, then highest reward, over the archive (lines 16–17)."""
         return archives.best(state)[0]
 
-    def worth(self, state: Archive) -> Scores | None:
+    def best_scores(self, state: Archive) -> Scores | None:
         """As stored, unless they were stored as seen by a planner that does not know of safety, or folds it in."""
-        return archives.best(state)[1] if self.judges == "cost" else None
+        return archives.best(state)[1] if self.objective == "cost" else None
 
     def occupancy(self, state: Archive) -> Int[Array, ""]:
         """Filled cells."""

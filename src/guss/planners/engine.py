@@ -34,9 +34,9 @@ class Monitor(eqx.Module):
         """What is known before the first generation."""
         return ()
 
-    def update(self, seen: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
+    def update(self, aux: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
         """What is known after one more generation; rollouts are [N, P, H, …], scores [N]."""
-        return seen
+        return aux
 
 
 class Tally(NamedTuple):
@@ -55,13 +55,13 @@ class Search(NamedTuple):
     state: PyTree
     generation: Int[Array, ""]
     tally: Tally
-    seen: PyTree
+    aux: PyTree
     keys: Key[Array, "generations"]
     key_model: PRNGKeyArray
 
 
 class Diagnostics(NamedTuple):
-    """What a plan was worth and how it was found."""
+    """What a plan scored and how it was found."""
 
     evaluated: Int[Array, ""]  # plans evaluated
     safe_share: Float[Array, ""]  # share of them with no cost and no hard violation
@@ -83,7 +83,7 @@ class Plan(NamedTuple):
     trajectory: Rollout  # predicted, [P, H, …]
     behaviour: Float[Array, "B"]  # descriptor of that trajectory
     memory: PyTree  # to hand to the next plan
-    seen: PyTree  # what the monitor saw
+    aux: PyTree  # what the monitor saw
 
 
 # ------------------------------------------------------------------------------------------------ roll out and score
@@ -139,7 +139,7 @@ def roll_out(
     return jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), rollouts)
 
 
-def judge(particles: Particles, task: Task, rollout: Rollout) -> Outcomes:
+def predict_outcomes(particles: Particles, task: Task, rollout: Rollout) -> Outcomes:
     """Every particle's trajectory [P, H, …] as its model sees it; the descriptor is their mean, [B]."""
     each = jax.vmap(lambda model, one: model.outcomes(task, one), (particles.axis, 0))(particles.model, rollout)
     if task.unknown_unsafe:
@@ -158,7 +158,7 @@ def unfamiliar(particles: Particles, rollout: Rollout) -> Float[Array, "P H"] | 
 
 def score(planner: Planner, particles: Particles, task: Task, rollout: Rollout) -> Scores:
     """Reward, cost and cell of one plan, from its predicted trajectories [P, H, …]."""
-    rewards, costs, descriptor = judge(particles, task, rollout)
+    rewards, costs, descriptor = predict_outcomes(particles, task, rollout)
     reward = jnp.mean(jnp.sum(rewards, axis=1))
     finite = jnp.isfinite(reward)
     for part in (rollout.next_obs, costs, descriptor):
@@ -209,7 +209,7 @@ def _begin(planner: Planner, monitor: Monitor, obs: Float[Array, "D"], key: PRNG
         state=planner.init(keys[0], obs, memory),
         generation=zero,
         tally=Tally(zero, zero, zero, zero),
-        seen=monitor.init(),
+        aux=monitor.init(),
         keys=keys[2:],
         key_model=keys[1],
     )
@@ -234,7 +234,7 @@ def _generation(
         state=planner.tell(search.state, candidates, scores),
         generation=search.generation + 1,
         tally=Tally(*(a + b for a, b in zip(search.tally, new, strict=True))),
-        seen=monitor.update(search.seen, rollouts, scores),
+        aux=monitor.update(search.aux, rollouts, scores),
     )
 
 
@@ -267,19 +267,19 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
     compiler leaves that out where the scores are known and nobody asks for the trajectory.
     """
     particles = Particles.of(model)
-    best, reserve, known = planner.best(search.state), planner.reserve(search.state), planner.worth(search.state)
+    best, reserve, known = planner.best(search.state), planner.reserve(search.state), planner.best_scores(search.state)
     finalists = jax.tree.map(lambda *x: jnp.stack(x), *([best] if reserve is None else [best, reserve]))
     trajectories = roll_out(planner, particles, search.obs, search.key_model, finalists)
     if reserve is None and known is not None:
-        chosen, worth, trajectory = best, known, jax.tree.map(lambda x: x[0], trajectories)
+        chosen, chosen_scores, trajectory = best, known, jax.tree.map(lambda x: x[0], trajectories)
     else:
-        worths = jax.vmap(partial(score, planner, particles, task))(trajectories)
-        row = _pick(planner, worths)
-        chosen, worth, trajectory = jax.tree.map(lambda x: x[row], (finalists, worths, trajectories))
-    if planner.judges == "nothing":
+        scores = jax.vmap(partial(score, planner, particles, task))(trajectories)
+        row = _pick(planner, scores)
+        chosen, chosen_scores, trajectory = jax.tree.map(lambda x: x[row], (finalists, scores, trajectories))
+    if planner.objective == "nothing":
         fallback = jnp.zeros((), bool)
     else:
-        fallback = (search.tally.broken == search.tally.evaluated) | ~worth.finite
+        fallback = (search.tally.broken == search.tally.evaluated) | ~chosen_scores.finite
     action = planner.act(chosen, search.obs, jnp.zeros((), jnp.int32))
     total = jnp.maximum(search.tally.evaluated, 1).astype(jnp.float32)
     share = lambda part: part.astype(jnp.float32) / total  # noqa: E731
@@ -292,24 +292,24 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
             broken_share=share(search.tally.broken),
             outside_share=share(search.tally.outside),
             unfamiliar_share=jnp.full((), jnp.nan) if far is None else jnp.mean(far),
-            reward=worth.reward,
-            cost=worth.cost,
-            hard=worth.hard,
+            reward=chosen_scores.reward,
+            cost=chosen_scores.cost,
+            hard=chosen_scores.hard,
             occupancy=planner.occupancy(search.state),
             fallback=fallback,
         ),
         trajectory=trajectory,
-        behaviour=judge(particles, task, trajectory).descriptor,
+        behaviour=predict_outcomes(particles, task, trajectory).descriptor,
         memory=planner.memory(search.state),
-        seen=search.seen,
+        aux=search.aux,
     )
 
 
-def _pick(planner: Planner, worths: Scores) -> Int[Array, ""]:
+def _pick(planner: Planner, scores: Scores) -> Int[Array, ""]:
     """Which finalist to act with: the best, unless the reserve is safer (see `Planner.reserve`)."""
-    first, last = (jax.tree.map(lambda x, i=i: x[i], worths) for i in (0, -1))
+    first, last = (jax.tree.map(lambda x, i=i: x[i], scores) for i in (0, -1))
     instead = ~first.finite & last.finite
-    if planner.judges in ("penalty", "cost"):
+    if planner.objective in ("penalty", "cost"):
         instead |= risk.better(last._replace(reward=first.reward), first)
     return instead.astype(jnp.int32)
 

@@ -9,8 +9,8 @@ from guss.types import Scores
 class Guss(ElitePlanner):
     """Guided Safe Shooting: evolves policies, safest then best in every behaviour cell, from safe parents only."""
 
-    judges = "cost"
+    objective = "cost"
 
-    def judged(self, scores: Scores) -> Scores:
+    def ranking_scores(self, scores: Scores) -> Scores:
         """Hard violations, then cost, then reward."""
         return scores

@@ -137,23 +137,23 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
 
     def tell(self, state: IcemState, candidates: Shaped[Array, "N H ..."], scores: Scores) -> IcemState:
         """Refit to the best of the samples and the elites kept, and remember them."""
-        scores = self.judged(scores)
+        scores = self.ranking_scores(scores)
         kept = jax.tree.map(lambda x: x[: self.num_kept], (state.elites, state.scores))
-        pool, worth = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), kept, (candidates, scores))
-        rows = ranking(worth)[: self.num_elites]
-        weight = self.counts(worth)[rows].astype(jnp.float32)
-        elites, worth = jax.tree.map(lambda x: x[rows], (pool, worth))
+        pool, pool_scores = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), kept, (candidates, scores))
+        rows = ranking(pool_scores)[: self.num_elites]
+        weight = self.counts(pool_scores)[rows].astype(jnp.float32)
+        elites, elite_scores = jax.tree.map(lambda x: x[rows], (pool, pool_scores))
         dist = refit(state.search.dist, self.interface.actions, elites, weight, self.smoothing)
-        search = keep_best(state.search._replace(dist=dist), elites[0], jax.tree.map(lambda x: x[0], worth))
-        return IcemState(search, elites, worth, state.known, state.generation + 1)
+        search = keep_best(state.search._replace(dist=dist), elites[0], jax.tree.map(lambda x: x[0], elite_scores))
+        return IcemState(search, elites, elite_scores, state.known, state.generation + 1)
 
     def best(self, state: IcemState) -> Shaped[Array, "H ..."]:
         """The best sample."""
         return state.search.sample
 
-    def worth(self, state: IcemState) -> Scores | None:
+    def best_scores(self, state: IcemState) -> Scores | None:
         """As evaluated, unless they were kept as seen by a planner that does not know of safety."""
-        return state.search.scores if self.judges == "cost" else None
+        return state.search.scores if self.objective == "cost" else None
 
 
 @register_planner("icem", paper="not in it")

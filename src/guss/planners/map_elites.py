@@ -10,8 +10,8 @@ from guss.types import Scores
 class MapElites(ElitePlanner):
     """Vanilla MAP-Elites: evolves policies, best reward in every behaviour cell, cost ignored."""
 
-    judges = "reward"
+    objective = "reward"
 
-    def judged(self, scores: Scores) -> Scores:
+    def ranking_scores(self, scores: Scores) -> Scores:
         """Reward alone: to this planner every plan is free of cost."""
         return risk.reward_only(scores)

@@ -100,7 +100,7 @@ class PathIntegralPlanner(MeanSequencePlanner):
         dist = refit(state.dist, self.interface.actions, candidates, weight, 0.0)
         if isinstance(dist, Normal) and isinstance(state.dist, Normal):
             dist = Normal(dist.mean, state.dist.std)
-        scores = self.judged(scores)
+        scores = self.ranking_scores(scores)
         row = risk.best_index(scores)
         return keep_best(state._replace(dist=dist), candidates[row], jax.tree.map(lambda x: x[row], scores))
 
@@ -114,9 +114,9 @@ class PathIntegral(RewardAlone, PathIntegralPlanner):
 class SafePathIntegral(PathIntegralPlanner):
     """Safe path integral: only samples without cost have a weight, or the least costly where there are none."""
 
-    judges = "cost"
+    objective = "cost"
 
-    def judged(self, scores: Scores) -> Scores:
+    def ranking_scores(self, scores: Scores) -> Scores:
         """Hard violations, then cost, then reward."""
         return scores
 

@@ -23,19 +23,19 @@ from guss.types import Scores, setting
 class ParetoSafeMapElites(ElitePlanner):
     """Pareto Safe MAP-Elites: evolves policies, a front of cost and reward in every behaviour cell."""
 
-    judges = "cost"
+    objective = "cost"
 
     parents: Literal["safe-first", "front"] = setting(
         "front", "who may be a parent: all of the fronts alike (front), or safe ones before the others (safe-first)"
     )
 
-    def judged(self, scores: Scores) -> Scores:
+    def ranking_scores(self, scores: Scores) -> Scores:
         """Hard violations, then cost and reward side by side."""
         return scores
 
     def tell(self, state: Archive, candidates: Float[Array, "N params"], scores: Scores) -> Archive:
         """STORE, with a front in every cell."""
-        return archives.store(state, candidates, self.judged(scores), fronts_of_cells)
+        return archives.store(state, candidates, self.ranking_scores(scores), fronts_of_cells)
 
     def select(
         self, state: Archive, lots: Float[Array, "M"], num: int

@@ -12,7 +12,7 @@ from guss.types import Scores
 class RandomActions(ShootingPlanner):
     """Uniform random actions; its plans are evaluated for comparison, but the first is taken unseen."""
 
-    judges = "nothing"
+    objective = "nothing"
 
     def choose(self, scores: Scores) -> Int[Array, ""]:
         """The first, whatever its scores."""

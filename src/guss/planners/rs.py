@@ -12,7 +12,7 @@ from guss.types import Scores
 class RandomShooting(ShootingPlanner):
     """Random shooting: the random action sequence with the highest reward, cost ignored."""
 
-    judges = "reward"
+    objective = "reward"
 
     def choose(self, scores: Scores) -> Int[Array, ""]:
         """Highest reward; the first of equals."""

@@ -12,7 +12,7 @@ from guss.types import Scores
 class SafeRandomShooting(ShootingPlanner):
     """Safe random shooting: the random action sequence with the lowest cost, then the highest reward."""
 
-    judges = "cost"
+    objective = "cost"
 
     def choose(self, scores: Scores) -> Int[Array, ""]:
         """Lowest cost, then highest reward; the first of equals."""

@@ -14,10 +14,10 @@ from guss.types import Planner, Scores, setting
 
 
 class SequencePlanner(Planner):
-    """Candidates are action sequences; which samples are good is left to `judged` and `counts`."""
+    """Candidates are action sequences; which samples are good is left to `ranking_scores` and `counts`."""
 
     @abstractmethod
-    def judged(self, scores: Scores) -> Scores:
+    def ranking_scores(self, scores: Scores) -> Scores:
         """The scores by which samples are ranked."""
 
     @abstractmethod
@@ -46,9 +46,9 @@ class MeanSequencePlanner(SequencePlanner):
 class RewardAlone(SequencePlanner):
     """Cost is ignored."""
 
-    judges = "reward"
+    objective = "reward"
 
-    def judged(self, scores: Scores) -> Scores:
+    def ranking_scores(self, scores: Scores) -> Scores:
         """Reward alone."""
         return risk.reward_only(scores)
 
@@ -60,7 +60,7 @@ class RewardAlone(SequencePlanner):
 class FeasibleFirst(SequencePlanner):
     """Feasible samples come first, rewarding ones second (Liu 2020)."""
 
-    judges = "cost"
+    objective = "cost"
 
     minimal_elites: int = setting(5, "feasible samples needed before reward counts")
 
@@ -68,7 +68,7 @@ class FeasibleFirst(SequencePlanner):
         if self.minimal_elites < 1:
             raise GussError(f"minimal_elites must be at least 1, got {self.minimal_elites}")
 
-    def judged(self, scores: Scores) -> Scores:
+    def ranking_scores(self, scores: Scores) -> Scores:
         """Hard violations, then cost, then reward: feasible samples come first, by reward."""
         return scores
 

@@ -53,6 +53,6 @@ class ShootingPlanner(Planner):
         """The chosen one."""
         return state.sequence
 
-    def worth(self, state: Shot) -> Scores:
+    def best_scores(self, state: Shot) -> Scores:
         """As evaluated."""
         return state.scores

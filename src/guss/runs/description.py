@@ -123,9 +123,9 @@ def _kind_of(method: str) -> MethodKind | None:
         return MethodKind(plans=cls.plans, policy=True, safe=cls.safe, model_based=cls.model_based)
     if method not in PLANNERS.names():
         return None
-    judges = PLANNERS[method].item.judges
-    plans = judges != "nothing"
-    return MethodKind(plans=plans, policy=False, safe=judges in ("cost", "penalty"), model_based=plans)
+    objective = PLANNERS[method].item.objective
+    plans = objective != "nothing"
+    return MethodKind(plans=plans, policy=False, safe=objective in ("cost", "penalty"), model_based=plans)
 
 
 # ------------------------------------------------------------------------------------------------------------ writing

@@ -60,9 +60,9 @@ class CandidateMonitor(Monitor):
         paths = jnp.zeros((count, self.horizon, self.obs_size))
         return jnp.zeros((), jnp.int32), Candidates(paths, jnp.zeros((count,)), no, no, jnp.zeros((count,), jnp.int32))
 
-    def update(self, seen: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
+    def update(self, aux: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
         """Add one generation."""
-        count, candidates = seen
+        count, candidates = aux
         paths = jnp.mean(rollouts.next_obs, axis=1)
         new = Candidates(paths, scores.reward, scores.safe, scores.finite, scores.cell)
         write = lambda rows, more: jax.lax.dynamic_update_slice_in_dim(rows, more, count, axis=0)  # noqa: E731
@@ -207,7 +207,7 @@ class Replay:
             plan: Plan = jax.tree.map(lambda x: x[self.row], jax.device_get(plans._replace(memory=())))
             yield PlanSnapshot(
                 action=np.asarray(plan.action),
-                candidates=plan.seen[1],
+                candidates=plan.aux[1],
                 chosen=np.asarray(plan.trajectory.next_obs).mean(axis=0),
                 behaviour=np.asarray(plan.behaviour),
                 diagnostics=plan.diagnostics,

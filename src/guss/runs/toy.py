@@ -97,12 +97,12 @@ class CoverageMonitor(Monitor):
         """Nothing visited."""
         return jnp.zeros((CELLS[0] * CELLS[1],), bool)
 
-    def update(self, seen: Bool[Array, "cells"], rollouts: Rollout, scores: Scores) -> Bool[Array, "cells"]:
+    def update(self, aux: Bool[Array, "cells"], rollouts: Rollout, scores: Scores) -> Bool[Array, "cells"]:
         """Add the cells of this generation's safe plans."""
         cells = cell_rows(rollouts.next_obs[:, 0], self.size)  # [N, H]
         nowhere = CELLS[0] * CELLS[1]
         cells = jnp.where(scores.safe[:, None], cells, nowhere)
-        return seen.at[cells.ravel()].set(True, mode="drop")
+        return aux.at[cells.ravel()].set(True, mode="drop")
 
 
 # ------------------------------------------------------------------------------------------------------ the run

@@ -37,9 +37,9 @@ def nothing(rollout):
     return rollout.obs[0]
 
 
-def worth_task():
+def choice_task():
     return Task(
-        name="worth",
+        name="take-it-or-leave-it",
         observations=Observations(low=(0.0,), high=(1.0,)),
         actions=DiscreteActions(num_values=(2,), scalar=True),
         reward=taken,
@@ -52,7 +52,7 @@ def worth_task():
     )
 
 
-def judged(method, state):
+def reward_and_cost(method, state):
     """Reward and cost of a step, exactly: the policy's probability of taking, integrated over x."""
     x = np.linspace(0.0, 1.0, 2001, dtype=np.float32)[:, None]
     logits = state.policy.choice(method.scaled(state, jnp.asarray(x))).outputs
