@@ -222,8 +222,9 @@ def _search_again(
     state, memory, obs, key = jax.tree.map(lambda x: x[0], (states, memory, obs, keys))
     actions = method.task.actions
     monitor = _Beginnings(method.planner.budget, actions.shape, actions.dtype)
-    found = plan_one(*method.plan_inputs(state), obs, streams.act(key, t), memory, monitor).aux[1]
-    return found, predict_outcomes(Particles.of(method.model_of(state)), method.task, path)
+    planner, model, task = method.plan_inputs(state)
+    found = plan_one(planner, model, task, obs, streams.act(key, t), memory, monitor).aux[1]
+    return found, predict_outcomes(Particles.of(model), task, path)
 
 
 # ---------------------------------------------------------------------------------------------------- the explanation
