@@ -73,7 +73,7 @@ class Watch(Monitor):
 def test_a_monitor_sees_every_plan_and_changes_nothing():
     plain = plan(planner(), ORACLE, TASK, np.zeros(2), KEY)
     watched = plan(planner(), ORACLE, TASK, np.zeros(2), KEY, monitor=Watch())
-    assert equal(plain._replace(aux=()), watched._replace(seen=()))
+    assert equal(plain._replace(aux=()), watched._replace(aux=()))
     count, safe = (int(x) for x in watched.aux)
     assert count == 60
     np.testing.assert_allclose(safe / 60, float(watched.diagnostics.safe_share), rtol=1e-6)
