@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from helpers.short_runs import run_one
 from mutations import array, broken, changed, misspelled, toml, weird
 from reports.stored import store
 
@@ -37,12 +38,13 @@ from guss.models.factory import make_model
 from guss.planners import PLANNERS, make_planner
 from guss.plugins import load_preset, shipped
 from guss.reports.report import everything, make_report, read_all_maps, to_markdown
+from guss.runs.checkpoints import newest_checkpoint
 from guss.runs.config import RunConfig, config_from, spec_of_run
 from guss.runs.evaluation import Evaluation  # noqa: F401  (imports what `guss eval` does)
 from guss.runs.final_model import _history, learned_state
 from guss.runs.fit import log_of_files, task_of
 from guss.runs.integrity import kept_records
-from guss.runs.lifecycle import newest_checkpoint, read_config, run_one
+from guss.runs.results import read_config
 from guss.runs.store import run_folder, write_packed
 from guss.runs.trainer import Trainer
 from guss.validation import check_seed

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.short_runs import run_one
 
 from guss.cli.main import raised_by_guss
 from guss.errors import GussError
 from guss.files import check_file, check_folder, writing
+from guss.runs.checkpoints import newest_checkpoint
 from guss.runs.config import RunConfig
-from guss.runs.lifecycle import newest_checkpoint, run_one
 from guss.runs.lock import locked
 
 ORIGIN = {"command": "a test"}
@@ -103,7 +104,7 @@ def test_commands_check_their_file_first(tmp_path, guss_here, command):
 
 def test_a_run_checks_its_folder_before_it_compiles(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("guss.runs.lifecycle.Trainer", lambda *_: pytest.fail("this may compile"))
+    monkeypatch.setattr("guss.runs.run.Trainer", lambda *_: pytest.fail("this may compile"))
     with pytest.raises(GussError, match="cannot write"):
         run_one(config(), tmp_path / "file", ORIGIN)
 

@@ -32,6 +32,8 @@ class Episode:
     """Share of steps with any soft constraint violated."""
     hard_stop: bool = False
     """Whether it ended because a hard limit was violated."""
+    seed: int | None = None
+    """Of a run; an agent has only one."""
     unsafe_by_cost: dict[str, float] = field(default_factory=dict)
     """Share of steps that violate each constraint [%]; not known of episodes that version 0.1 stored."""
     model: dict[str, Any] = field(default_factory=dict)

@@ -116,8 +116,9 @@ class RunProgress:
             self._console.print(Text(f"  warning: {text}", style="yellow"), soft_wrap=True)
 
     def callbacks(self) -> dict[str, Any]:
-        """What `run_one` and `resume_run` call while a run goes on, beside `episode`."""
+        """What `run` and `resume` call while a run trains."""
         return {
+            "on_episode": self.episode,
             "on_step": self.step,
             "on_final": self.final,
             "on_stage": self.stage,

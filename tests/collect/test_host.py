@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.short_runs import resume_run, run_one
 
 from guss.agent import Agent
 from guss.collect.datasets import read_trace
@@ -18,7 +19,6 @@ from guss.errors import GussError
 from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.runs.config import RunConfig
-from guss.runs.lifecycle import resume_run, run_one
 from guss.runs.store import read_lines, trace_path
 from guss.runs.trainer import Trainer
 from guss.task import Grid, Task

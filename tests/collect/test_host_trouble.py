@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.short_runs import resume_run, run_one
 
 from guss.agent import Agent
 from guss.collect.host_envs import MOST_FAILURES, derived_seed
@@ -19,7 +20,6 @@ from guss.errors import GussError
 from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.runs.config import RunConfig
-from guss.runs.lifecycle import resume_run, run_one
 from guss.runs.store import read_lines, run_folder
 from guss.runs.trainer import Trainer
 from guss.types import Transition

@@ -6,6 +6,7 @@ import textwrap
 import gymnasium
 import numpy as np
 import pytest
+from helpers.short_runs import resume_run, run_one
 
 from guss.agent import Agent
 from guss.collect.host_envs import VectorEnvs, make_envs
@@ -16,7 +17,6 @@ from guss.envs.thread_worker import Failure, Worker
 from guss.errors import GussError, GussWarning
 from guss.plugins import functions_in, load_module, load_object
 from guss.runs.config import RunConfig
-from guss.runs.lifecycle import resume_run, run_one
 from guss.runs.sources import source_digests
 
 BASE = """

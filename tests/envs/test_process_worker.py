@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.short_runs import run_one
 
 from guss.envs.process_worker import ProcessWorker
 from guss.envs.thread_worker import Failure
 from guss.errors import GussError
 from guss.runs.config import RunConfig
-from guss.runs.lifecycle import run_one
 from guss.runs.store import read_lines
 from guss.runs.trainer import Trainer
 

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.short_runs import resume_run, run_one
 from problems import ACTIONS, make_task
 
 import guss
@@ -31,10 +32,10 @@ from guss.methods.random import RandomActions
 from guss.methods.settings import AgentSettings
 from guss.models.training import FitSettings
 from guss.plugins import load_module
+from guss.runs.checkpoints import newest_checkpoint
 from guss.runs.config import RunConfig
 from guss.runs.evaluation import evaluate
 from guss.runs.extension import Extension
-from guss.runs.lifecycle import newest_checkpoint, resume_run, run_one
 from guss.runs.store import read_lines
 from guss.runs.trainer import Trainer
 from guss.types import Trajectory, Transition

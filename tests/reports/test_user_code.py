@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from helpers.short_runs import run_one
 from test_report import payload_in
 
 from guss.envs import ENVS
@@ -16,7 +17,6 @@ from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.plugins import load_module
 from guss.runs.config import RunConfig
-from guss.runs.lifecycle import run_one
 from guss.usercode import no_user_code
 
 ENV = """

@@ -8,8 +8,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_planning_run import ORIGIN, add, config
-from test_policy_run import config as policy_config
+from helpers.short_runs import ORIGIN, add, config, policy_config, resume_run, run_one
 from test_replay import GUSS
 
 from guss.collect.datasets import read_episode
@@ -22,9 +21,10 @@ from guss.reports.run_summary import summarise_run
 from guss.runs import animator, state_maps
 from guss.runs.animation import FINENESS, PLAN_FINENESS, read_animation, rounded, thinned
 from guss.runs.animator import make_animation, write_animation
-from guss.runs.lifecycle import checkpoint_path, read_config, resume_run, run_one
+from guss.runs.checkpoints import checkpoint_path
 from guss.runs.pack import pack_run
 from guss.runs.replay import Replay
+from guss.runs.results import read_config
 from guss.runs.state_maps import make_maps, read_maps, write_maps
 from guss.runs.store import packed_bytes, read_lines, trace_path, write_json
 from guss.task import Grid, Task

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.short_runs import run_one
 from PIL import Image
 
 import guss
@@ -17,7 +18,6 @@ from guss.reports.replay_figure import write_replay
 from guss.reports.run_summary import summarise_run, write_figures
 from guss.runs.config import RunConfig
 from guss.runs.evaluation import evaluate
-from guss.runs.lifecycle import run_one
 from guss.runs.replay import Replay
 from guss.runs.store import read_lines, trace_path
 from guss.runs.trainer import Trainer

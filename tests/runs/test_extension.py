@@ -5,19 +5,18 @@ import shutil
 
 import numpy as np
 import pytest
-from test_planning_run import ORIGIN, config
-from test_policy_run import config as policy_config
-from test_resume import Stop, assert_same_run, stop_after
+from helpers.short_runs import ORIGIN, Stop, assert_same_run, config, policy_config, resume_run, run_one, stop_after
 
 from guss.agent import Agent
 from guss.errors import GussError
 from guss.reports.inventory import read_record
 from guss.reports.run_summary import summarise_run
+from guss.runs.checkpoints import final_models, newest_checkpoint
 from guss.runs.evaluation import evaluate
 from guss.runs.extension import Extension
-from guss.runs.lifecycle import final_models, newest_checkpoint, read_config, resume_run, run_one
 from guss.runs.pack import pack_run
 from guss.runs.replay import Replay
+from guss.runs.results import read_config
 from guss.runs.rows import read_episodes
 
 FIRST, ALL = 2, 4

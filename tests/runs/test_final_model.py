@@ -7,8 +7,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
-from test_planning_run import ORIGIN, config, short_pendulum
-from test_resume import Stop, stop_after
+from helpers.short_runs import ORIGIN, Stop, config, resume_run, run_one, short_pendulum, stop_after
 
 from guss import checkpoint
 from guss import keys as streams
@@ -17,9 +16,10 @@ from guss.collect.trajectories import episode_metrics
 from guss.constraint import Constraint
 from guss.envs.pendulum import SafePendulumEnv
 from guss.errors import GussError, GussWarning
+from guss.runs.checkpoints import FINAL, final_models, newest_checkpoint
 from guss.runs.evaluation import evaluate
 from guss.runs.fit import fit_log, log_of_run
-from guss.runs.lifecycle import FINAL, _finish, final_models, newest_checkpoint, resume_run, run_one
+from guss.runs.run import _finish
 from guss.runs.store import read_lines
 from guss.runs.trainer import Trainer
 from guss.types import ContinuousActions

@@ -6,7 +6,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
-from test_planning_run import ORIGIN, config
+from helpers.short_runs import ORIGIN, config, resume_run, run_one
 
 from guss.agent import Agent
 from guss.envs import ENVS
@@ -15,10 +15,10 @@ from guss.errors import GussError
 from guss.methods.settings import AgentSettings
 from guss.reports.curves import draw_learning
 from guss.reports.inventory import read_record
+from guss.runs.checkpoints import checkpoint_after
 from guss.runs.config import RunConfig
 from guss.runs.final_model import agent_of_run
 from guss.runs.fit import fit_log, log_of_run
-from guss.runs.lifecycle import checkpoint_after, resume_run, run_one
 from guss.runs.replay import Replay
 from guss.runs.rows import num_random, read_episodes
 from guss.types import Transition

@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from test_planning_run import ORIGIN, config, short_pendulum
+from helpers.short_runs import ORIGIN, config, resume_run, run_one, short_pendulum
 
 from guss import checkpoint
 from guss.agent import Agent
@@ -17,8 +17,8 @@ from guss.methods.settings import AgentSettings
 from guss.models.evaluation import plain
 from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
+from guss.runs.checkpoints import newest_checkpoint
 from guss.runs.fit import fit_log, log_of_files, log_of_run, save_models, task_of
-from guss.runs.lifecycle import newest_checkpoint, resume_run, run_one
 from guss.runs.store import digest_of, read_lines
 
 

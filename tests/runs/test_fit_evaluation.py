@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from test_planning_run import ORIGIN
+from helpers.short_runs import ORIGIN, run_one
 
 from guss.agent import Agent
 from guss.collect.datasets import read_trace
@@ -15,7 +15,6 @@ from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.plugins import load_object
 from guss.runs.config import RunConfig
-from guss.runs.lifecycle import run_one
 from guss.runs.store import read_lines
 
 FAST = ("--fit", "max_steps=60", "--net", "hidden=[8]", "--horizon", "2")

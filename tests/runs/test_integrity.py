@@ -7,12 +7,12 @@ import warnings
 
 import numpy as np
 import pytest
-from test_planning_run import ORIGIN, config
+from helpers.short_runs import ORIGIN, config, resume_run, run_one
 
 from guss import checkpoint
 from guss.errors import GussError, GussWarning
+from guss.runs.checkpoints import newest_checkpoint
 from guss.runs.evaluation import evaluate
-from guss.runs.lifecycle import newest_checkpoint, resume_run, run_one
 from guss.runs.replay import Replay
 from guss.runs.store import read_lines, trace_path
 

@@ -6,15 +6,16 @@ import textwrap
 
 import gymnasium
 import pytest
+from helpers.short_runs import run_one
 
 from guss.envs import lookup
 from guss.envs.pendulum import SafePendulumEnv
 from guss.errors import GussError
 from guss.runs.config import RunConfig, spec_of_run
-from guss.runs.lifecycle import read_config, run_one
 from guss.runs.pack import pack_run
 from guss.runs.paths import place_of
 from guss.runs.replay import Replay
+from guss.runs.results import read_config
 from guss.runs.store import run_folder
 
 PLANT = """

@@ -6,24 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.short_runs import ORIGIN, add, config, run_one, short_pendulum
 
 from guss.cli.run import Run
-from guss.envs import ENVS, EnvSpec, make_task
-from guss.envs.pendulum import pendulum_task
+from guss.envs import make_task
 from guss.errors import GussError
 from guss.models.factory import ModelSettings
 from guss.models.training import FitSettings
 from guss.plugins import load_preset
 from guss.reports.run_summary import summarise_run
-from guss.runs.config import RunConfig
-from guss.runs.lifecycle import run_one
 from guss.runs.store import by_seed, read_lines
-
-ORIGIN = {"command": "test"}
-
-
-def short_pendulum(**changes):
-    return pendulum_task().replace(**{"episode_length": 25, **changes})
 
 
 def nan_reward(obs, action, next_obs):
@@ -34,27 +26,8 @@ def nan_step(obs, action, key):
     return obs + jnp.asarray([0.0, jnp.nan, 0.0])
 
 
-def add(name, make):
-    ENVS.add(name, EnvSpec("none", make), summary="for tests", origin=__name__)
-
-
-add("short-pendulum", short_pendulum)
 add("nan-reward", lambda: short_pendulum(reward=nan_reward))
 add("nan-step", lambda: short_pendulum(step=nan_step))
-
-
-def config(**changes):
-    values = {
-        "env": "short-pendulum",
-        "method": "rs",
-        "seeds": (3, 4),
-        "episodes": 3,
-        "horizon": 3,
-        "budget": 20,
-        "net": ModelSettings(hidden=(8,)),
-        "fit": FitSettings(epochs=3),
-    }
-    return RunConfig(**(values | changes))
 
 
 def test_a_run_leaves_the_records_of_the_design(tmp_path):
@@ -239,7 +212,7 @@ def test_a_preset_extends_another():
 
 def test_own_environments_that_end_early_are_measured_by_returns():
     """To last longer is to earn more; one that failed does not count."""
-    from guss.reports.inventory import measure_of
+    from guss.runs.description import measure_of
 
     rows = [{"steps": 7, "status": "ok"}, {"steps": 9, "status": "ok"}]
     assert measure_of("mine.py:make_env", rows) == "return"

@@ -6,49 +6,22 @@ import shutil
 
 import numpy as np
 import pytest
-from test_planning_run import ORIGIN, add, short_pendulum
-from test_resume import Stop, assert_same_run, stop_after
+from helpers.short_runs import ORIGIN, TINY, Stop, assert_same_run, policy_config, resume_run, run_one, stop_after
 
 from guss.collect.datasets import read_episode
 from guss.errors import GussError
-from guss.models.factory import ModelSettings
-from guss.models.training import FitSettings
 from guss.reports.curves import draw_learning, thinned
 from guss.reports.inventory import read_record
 from guss.reports.run_summary import summarise_run
-from guss.runs.config import RunConfig
 from guss.runs.evaluation import evaluate
-from guss.runs.lifecycle import read_config, resume_run, run_one
 from guss.runs.replay import Replay
+from guss.runs.results import read_config
 from guss.runs.store import read_lines, trace_path
-
-TINY = {"hidden": [8], "batch": 20}
-
-
-def config(method="ppo-lagrangian", **changes):
-    values = {
-        "env": "policy-pendulum",
-        "method": method,
-        "seeds": (3, 4),
-        "episodes": 6,
-        "planner": TINY | ({"num_envs": 2} if method in ("ppo-lagrangian", "cpo") else {}),
-    }
-    if method == "safe-mbpo":
-        values |= {
-            "model": "dmdn",
-            "net": ModelSettings(hidden=(4,), ensemble=2),
-            "fit": FitSettings(epochs=2),
-            "planner": TINY | {"branches": 4, "updates_per_round": 5, "updates": 1.0},
-        }
-    return RunConfig(**(values | changes))
-
-
-add("policy-pendulum", short_pendulum)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    return run_one(config(), tmp_path_factory.mktemp("whole"), ORIGIN)
+    return run_one(policy_config(), tmp_path_factory.mktemp("whole"), ORIGIN)
 
 
 def test_several_episodes_at_once_are_recorded_one_by_one(whole):
@@ -93,13 +66,13 @@ def test_long_curves_are_drawn_by_means_and_beside_short_ones_by_logarithm(whole
 def test_its_config_holds_what_decides_it_and_no_more(whole):
     stored = json.loads((whole / "config.json").read_text())["config"]
     assert not {"horizon", "budget", "model", "net", "fit", "initial_episodes", "explore"} & set(stored)
-    assert read_config(whole) == config()
-    assert {"model", "net", "fit", "initial_episodes"} <= set(config("safe-mbpo").to_json())
+    assert read_config(whole) == policy_config()
+    assert {"model", "net", "fit", "initial_episodes"} <= set(policy_config("safe-mbpo").to_json())
 
 
 def test_an_interrupted_run_of_a_policy_ends_as_if_it_had_not_been(tmp_path, whole):
     with pytest.raises(Stop):
-        run_one(config(), tmp_path, ORIGIN, stop_after(3))
+        run_one(policy_config(), tmp_path, ORIGIN, stop_after(3))
     (home,) = tmp_path.iterdir()
     told = []
     resume_run(home, told.append)
@@ -108,12 +81,12 @@ def test_an_interrupted_run_of_a_policy_ends_as_if_it_had_not_been(tmp_path, who
 
 
 def test_safe_mbpo_goes_on_where_it_stopped(tmp_path):
-    home = run_one(config("safe-mbpo", episodes=3), tmp_path / "whole", ORIGIN)
+    home = run_one(policy_config("safe-mbpo", episodes=3), tmp_path / "whole", ORIGIN)
     phases = [row["phase"] for row in read_lines(home / "episodes.jsonl") if row["seed"] == 3]
     assert phases == ["random", "policy", "policy"]
     assert {"model_r2", "penalty", "critic_loss"} <= set(read_lines(home / "timings.jsonl")[0]["policy"])
     with pytest.raises(Stop):
-        run_one(config("safe-mbpo", episodes=3), tmp_path / "broken", ORIGIN, stop_after(0))
+        run_one(policy_config("safe-mbpo", episodes=3), tmp_path / "broken", ORIGIN, stop_after(0))
     (other,) = (tmp_path / "broken").iterdir()
     resume_run(other)
     assert_same_run(other, home)
@@ -154,19 +127,19 @@ def test_its_last_kept_episode_is_replayed_without_plans(whole):
 )
 def test_what_cannot_be_run_is_told(tmp_path, changes, message):
     with pytest.raises(GussError, match=message):
-        run_one(config(**changes), tmp_path, ORIGIN)
+        run_one(policy_config(**changes), tmp_path, ORIGIN)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_policy_that_diverges_is_told_and_episodes_are_kept(tmp_path):
-    wild = config(planner=TINY | {"num_envs": 2, "policy_rate": 1e30, "value_rate": 1e30})
+    wild = policy_config(planner=TINY | {"num_envs": 2, "policy_rate": 1e30, "value_rate": 1e30})
     with pytest.raises(GussError, match=r"ppo-lagrangian diverged in episode \d \(seeds \[.*\]: .* is not finite"):
         run_one(wild, tmp_path, ORIGIN)
 
 
 def test_a_policy_learns_on_environments_of_the_host(tmp_path):
     """CartPole, stepped by Gymnasium, whose episodes end early: those at once have starts of their own."""
-    chosen = config(env="CartPole-v1", without_cost=True, episodes=4)
+    chosen = policy_config(env="CartPole-v1", without_cost=True, episodes=4)
     home = run_one(chosen, tmp_path / "whole", ORIGIN)
     rows = read_lines(home / "episodes.jsonl")
     assert len(rows) == 8

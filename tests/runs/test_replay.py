@@ -6,10 +6,10 @@ import shutil
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.short_runs import ORIGIN, add, config, run_one, short_pendulum
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from test_planning_run import ORIGIN, add, config, short_pendulum
 
 from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec
@@ -19,7 +19,6 @@ from guss.reports.inventory import read_record
 from guss.reports.replay_figure import ReplayFigure, write_replay
 from guss.reports.run_summary import write_figures
 from guss.runs.animator import Animator
-from guss.runs.lifecycle import run_one
 from guss.runs.replay import Candidates, Replay
 from guss.runs.tracks import drawn_dims, find_dims
 from guss.runs.views import BehaviourMap

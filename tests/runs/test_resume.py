@@ -13,48 +13,21 @@ import time
 
 import numpy as np
 import pytest
-from test_planning_run import ORIGIN, config
+from helpers.short_runs import ORIGIN, Stop, assert_same_run, config, resume_run, run_one, stop_after
 
 from guss.errors import GussError
+from guss.runs.checkpoints import newest_checkpoint
 from guss.runs.evaluation import evaluate
-from guss.runs.lifecycle import final_models, newest_checkpoint, resume_run, run_one
 from guss.runs.lock import locked
 from guss.runs.store import read_lines
 
 EPISODES = 4
 
 
-class Stop(Exception):
-    pass
-
-
-def stop_after(episode):
-    def tell(news):
-        if news.episode == episode:
-            raise Stop
-
-    return tell
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A run that was never interrupted."""
     return run_one(config(episodes=EPISODES), tmp_path_factory.mktemp("whole"), ORIGIN)
-
-
-def assert_same_run(home, whole):
-    assert (home / "episodes.jsonl").read_bytes() == (whole / "episodes.jsonl").read_bytes()
-    last = [newest_checkpoint(x) for x in (home, whole)]
-    pairs = [last, [final_models(x, last[0].meta["done"]) for x in (home, whole)]]
-    for a, b in pairs:
-        assert (a is None) == (b is None)
-        if a is not None:
-            assert a.path.name == b.path.name
-            assert set(a.arrays) == set(b.arrays)
-            for name, array in a.arrays.items():
-                assert array.tobytes() == b.arrays[name].tobytes(), name
-    assert not (home / "lock").exists()
-    assert len(list((home / "checkpoints").iterdir())) == 2
 
 
 @pytest.mark.parametrize("episode", [0, 2])

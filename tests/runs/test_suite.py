@@ -5,13 +5,13 @@ import shutil
 from functools import cache
 
 import pytest
+from helpers.short_runs import ORIGIN, config, run_one
 from rich.console import Console
-from test_planning_run import ORIGIN, config
 
 from guss.cli.table_display import BatchProgress
 from guss.errors import GussError
+from guss.runs.checkpoints import FINAL
 from guss.runs.forecast import COMPILE, expected_seconds
-from guss.runs.lifecycle import FINAL, run_one
 from guss.runs.lock import locked
 from guss.runs.store import read_lines
 from guss.runs.suite import Batch, Job

@@ -15,7 +15,7 @@ from guss.progress import RunProgress as RunProgress
 from guss.progress import figure_text as figure_text
 from guss.progress import make_bar
 from guss.progress import reward_text as reward_text
-from guss.reports.metrics import MEASURES
+from guss.runs.metrics import MEASURES
 
 
 def make_console(stderr: bool = False) -> Console:

@@ -36,8 +36,8 @@ class Eval:
         from guss.cli.display import EpisodeBar, make_console, print_evaluation
         from guss.reports.run_summary import summarise_evaluation
         from guss.runs.evaluation import evaluate
-        from guss.runs.lifecycle import read_config
         from guss.runs.provenance import provenance
+        from guss.runs.results import read_config
         from guss.runs.store import write_json
 
         use_compilation_cache()

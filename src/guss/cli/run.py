@@ -119,16 +119,20 @@ class Run:
         load_plugins(self.plugin)
         from guss.cli.display import RunProgress, make_console, print_run_summary
         from guss.runs.extension import Extension
-        from guss.runs.lifecycle import read_config, resume_run, run_one
+        from guss.runs.loggers import check_writers
         from guss.runs.provenance import provenance
+        from guss.runs.results import read_config
+        from guss.runs.run import Watchers, new_run, reopened_run, train
         from guss.runs.store import run_folder
 
+        check_writers(self.log)
         use_compilation_cache()
         console, others = make_console(stderr=True), []
         if self.resume is not None:
             self._check_resume()
             home, config = self.resume, read_config(self.resume)
             more = Extension(self.episodes, self.target, provenance(command_line()))
+            opened = reopened_run(home, previous=self.previous, more=more)
         else:
             if self.columns and not self.data:
                 raise GussError("--columns names columns of data files: it needs --data")
@@ -136,25 +140,11 @@ class Run:
             config = self._config(self.method, data)
             others = [self._config(method, None) for method in self.against]
             home = run_folder(self.out, config.env, config.method, config.to_json())
-        warn_if_random(config, self.episodes or config.episodes)
-        with (
-            resumable(home),
-            RunProgress(console, self.episodes or config.episodes, quiet=self.quiet) as progress,
-        ):
-            shown: Any = progress.callbacks()
-            if self.resume is not None:
-                resume_run(home, progress.episode, **shown, previous=self.previous, more=more, logs=self.log)
-            else:
-                run_one(
-                    config,
-                    self.out,
-                    provenance(command_line()),
-                    progress.episode,
-                    **shown,
-                    overwrite=self.overwrite,
-                    data=data,
-                    logs=self.log,
-                )
+            opened = new_run(config, self.out, provenance(command_line()), data=data, overwrite=self.overwrite)
+        episodes = self.episodes or config.episodes
+        warn_if_random(config, episodes)
+        with resumable(home), RunProgress(console, episodes, quiet=self.quiet) as progress, opened as (home, trainer):
+            train(home, trainer, Watchers(**progress.callbacks()), self.log)
         from guss.reports.inventory import read_record
         from guss.reports.run_summary import summarise_record, write_figures  # slow to import, so not before the run
 
@@ -172,8 +162,8 @@ class Run:
     def _compared(self, config: RunConfig) -> Path:
         """The run to compare with: the one stored, gone on with if it is not finished, or a new one."""
         from guss.cli.display import RunProgress, make_console
-        from guss.runs.lifecycle import resume_run, run_one
         from guss.runs.provenance import provenance
+        from guss.runs.run import resume, run
         from guss.runs.store import run_folder
 
         home = run_folder(self.out, config.env, config.method, config.to_json())
@@ -182,13 +172,11 @@ class Run:
             resumable(home),
             RunProgress(console, config.episodes, quiet=self.quiet, name=config.method) as progress,
         ):
-            shown: Any = progress.callbacks()
             if (home / "config.json").exists() and not self.overwrite:
-                resume_run(home, progress.episode, **shown)
+                resume(home, **progress.callbacks())
             else:
-                run_one(
-                    config, self.out, provenance(command_line()), progress.episode, **shown, overwrite=self.overwrite
-                )
+                origin = provenance(command_line())
+                run(config, self.out, origin=origin, overwrite=self.overwrite, **progress.callbacks())
         return home
 
     def _replay(self, home: Path) -> list[Path]:

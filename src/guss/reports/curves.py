@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from guss.reports import metrics
 from guss.reports.escapes import plot_text
 from guss.reports.inventory import Record
-from guss.reports.run_metrics import THRESHOLDS
 from guss.reports.style import legend_columns, new_figure
+from guss.runs import metrics
+from guss.runs.metrics import THRESHOLDS
 from guss.runs.rows import num_random
 
 MOST_POINTS = 128

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from guss.envs import ENVS
-from guss.reports import metrics
 from guss.reports.escapes import plot_text
 from guss.reports.inventory import Record
 from guss.reports.paper import paper_figures, paper_methods
 from guss.reports.style import folded, label_of_env, legend_columns, new_figure, style_of
 from guss.reports.table import Row, section_of
+from guss.runs import metrics
 from guss.runs.description import bundled_method
 
 MARKERS = {"safe, with a model": "o", "reward alone, with a model": "s", "without a model": "^", "for comparison": "x"}

@@ -19,7 +19,7 @@ from guss.errors import GussError
 from guss.reports.labels import in_numbers, name_envs, name_rows, same_settings, seeds_text
 from guss.reports.paper import paper_methods
 from guss.reports.style import distinct_styles, label_of, label_of_env
-from guss.runs.description import Facts, MethodKind, StoredRun, bundled_env, bundled_method, read_stored
+from guss.runs.description import Facts, MethodKind, StoredRun, bundled_env, bundled_method, measure_of, read_stored
 from guss.runs.rows import read_episodes, read_timings
 from guss.runs.store import by_seed
 from guss.usercode import no_user_code
@@ -163,20 +163,6 @@ def read_record(home: Path, group: str = "") -> Record:
         raise GussError(f"{home / 'episodes.jsonl'} has seed {others[0]}, which its config.json does not name")
     timings = read_timings(home) if any(home.glob("timings.jsonl*")) else []
     return identified([Record(home, group, stored, episodes, timings)])[0]
-
-
-def measure_of(env: str, episodes: list[dict[str, Any]], facts: Facts | None = None) -> str:
-    """What an episode's reward is called by: "mean_reward" or "return", a field of its record.
-
-    Where neither guss nor the run says so, episodes that end early are measured by returns: to last longer is to earn
-    more.
-    """
-    entry = bundled_env(env)
-    if entry is not None:
-        return "return" if entry.item.measure == "return" else "mean_reward"
-    if facts is not None and facts.measure is not None:
-        return facts.measure
-    return "return" if len({row["steps"] for row in episodes if row["status"] == "ok"}) > 1 else "mean_reward"
 
 
 def env_labels(records: list[Record]) -> dict[str, str]:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import guss
 from guss.errors import GussError
-from guss.reports import metrics
 from guss.reports.curves import curve_of, far_apart, level_of
 from guss.reports.escapes import file_stem
 from guss.reports.inventory import Record
 from guss.reports.labels import flat, settings_of
-from guss.reports.run_metrics import THRESHOLDS
 from guss.reports.table import Row
+from guss.runs import metrics
 from guss.runs.animation import read_animation
 from guss.runs.description import bundled_env
+from guss.runs.metrics import THRESHOLDS
 from guss.runs.store import packed_json
 
 if TYPE_CHECKING:

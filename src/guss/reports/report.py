@@ -20,17 +20,18 @@ from typing import Any
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
 from guss.files import check_folder, writing
-from guss.reports import figures, metrics, table
+from guss.reports import figures, table
 from guss.reports.curves import draw_learning
 from guss.reports.escapes import file_stem, markdown, markdown_code, markdown_title, one_line
 from guss.reports.inventory import Gathered, Record, gather
 from guss.reports.labels import flat
 from guss.reports.page import build_page
 from guss.reports.page_data import HERO, Drawn, make_payload, stem_of
-from guss.reports.run_metrics import THRESHOLDS, compare
+from guss.reports.run_metrics import compare
 from guss.reports.style import save_figure
 from guss.reports.table import Row, against_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
 from guss.runs import state_maps
+from guss.runs.metrics import MEASURES, THRESHOLDS
 from guss.runs.store import write_json
 from guss.usercode import no_user_code
 
@@ -170,7 +171,7 @@ def _against_hero(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
 
 
 def _heading(env: str, rows: list[Row]) -> str:
-    measure = metrics.MEASURES[rows[0].record.measure]
+    measure = MEASURES[rows[0].record.measure]
     threshold = THRESHOLDS.get(env)
     goal = "" if threshold is None else f", threshold {table.number(threshold, 1)}"
     return f"{markdown(rows[0].record.env_label)} (MAR: {measure}{goal})"

@@ -8,30 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from guss.reports import metrics
 from guss.reports.inventory import Record
+from guss.runs import metrics
 from guss.runs.store import by_seed
 
 MEASURES = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
 """The paper's, as they are called in files."""
 COMPARED = ("mar", "unsafe_pct", "unsafe_trans_pct")
 """Those that methods are tested on: MRCP has no value where the threshold is not reached."""
-THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6, "safe-car-goal": 10.0, "safe-car-goal-full": 10.0}
-"""Of MRCP, in the measure that the paper has for the environment: mean reward per step, or an episode's return."""
 
 
 def per_seed(record: Record) -> dict[str, np.ndarray]:
     """The paper's measures of every seed, [S]; NaN where one is not defined."""
-    rewards = record.values(record.measure)
-    unsafe, steps = record.values("unsafe_pct"), record.values("steps")
-    threshold = THRESHOLDS.get(record.env)
-    never = np.full(len(rewards), np.nan)
-    return {
-        "mar": metrics.mar(rewards),
-        "mrcp_ksteps": never if threshold is None else metrics.mrcp(rewards, steps, threshold) / 1000,
-        "unsafe_pct": metrics.p_unsafe(unsafe, steps),
-        "unsafe_trans_pct": metrics.p_unsafe_transient(unsafe, steps),
-    }
+    rewards, unsafe, steps = (record.values(name) for name in (record.measure, "unsafe_pct", "steps"))
+    return metrics.run_metrics(rewards, unsafe, steps, metrics.THRESHOLDS.get(record.env))._asdict()
 
 
 def by_cost(record: Record) -> dict[str, np.ndarray]:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from guss.files import writing
-from guss.reports import metrics
 from guss.reports.curves import draw_learning
 from guss.reports.inventory import Record, identified, read_record
-from guss.reports.run_metrics import THRESHOLDS, by_cost, per_seed, plain
+from guss.reports.run_metrics import by_cost, per_seed, plain
 from guss.reports.style import save_figure
+from guss.runs import metrics
+from guss.runs.metrics import THRESHOLDS
 from guss.runs.rows import num_random
 
 

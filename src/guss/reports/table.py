@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from guss.reports import metrics
 from guss.reports.escapes import latex, markdown
 from guss.reports.inventory import Record
 from guss.reports.labels import json_keys
 from guss.reports.paper import paper_figures, paper_methods
-from guss.reports.run_metrics import MEASURES, THRESHOLDS, by_cost, per_seed, plain, planning, pooled
+from guss.reports.run_metrics import MEASURES, by_cost, per_seed, plain, planning, pooled
+from guss.runs import metrics
 from guss.runs.description import MethodKind
+from guss.runs.metrics import THRESHOLDS
 
 SECTIONS = ("safe, with a model", "reward alone, with a model", "without a model", "for comparison")
 """The paper's blocks of rows, and one for what it does not have."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from guss.envs.toy import ToyLayout
-from guss.reports import metrics
 from guss.reports.escapes import plot_text
 from guss.reports.style import new_figure, save_figure, style_of
+from guss.runs import metrics
 from guss.runs.store import write_json
 from guss.runs.toy import load_toy, safe_cells
 

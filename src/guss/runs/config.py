@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from guss.errors import GussError
 from guss.limits import MAX_SEEDS
 from guss.methods import METHODS, check_method
 from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, checked_preset, settings_from
+from guss.plugins import find_preset, load_preset
 from guss.runs.store import digest_of
 from guss.validation import check_seconds, check_seed, convert, received
 
@@ -105,6 +107,28 @@ def preset_for(preset: dict[str, Any], method: str) -> dict[str, Any]:
     model = mine.get("model", {}) | convert(told.get("model", {}), dict[str, Any], f"preset.baselines.{method}.model")
     own = mine | told | ({"model": model} if model else {})
     return preset | {"baselines": {method: own}}
+
+
+def make_config(
+    env: str = "safe-pendulum",
+    method: str = "guss",
+    *,
+    seeds: int | Sequence[int] = 6,
+    preset: str | dict[str, Any] | None = None,
+    data: Dataset | None = None,
+    **settings: Any,
+) -> RunConfig:
+    """The settings of `guss run --env ENV --method METHOD`, for `guss.run`.
+
+    `seeds`: the seeds, or how many from 0 on. `preset`: its name, a TOML file or a table; by default the one of the
+    environment. `settings` come before it: `episodes`, `horizon`, `budget`, `model`, …, and the tables `planner`,
+    `net` and `fit`.
+    """
+    if preset is None:
+        preset = find_preset(env)
+    found = load_preset(preset) if isinstance(preset, str) else preset
+    chosen = seeds_from(0, seeds) if isinstance(seeds, int) else tuple(seeds)
+    return config_from(found, method, env, chosen, data, **settings)
 
 
 def config_from(

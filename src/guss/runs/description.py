@@ -104,6 +104,20 @@ def bundled_env(name: str) -> Entry[EnvSpec] | None:
         return next((entry for entry in ENVS if name in (entry.name, entry.item.gym_id)), None)
 
 
+def measure_of(env: str, episodes: list[dict[str, Any]], facts: Facts | None = None) -> str:
+    """What an episode's reward is called by: "mean_reward" or "return", a field of its record.
+
+    Where neither guss nor the run says so, episodes that end early are measured by returns: to last longer is to earn
+    more.
+    """
+    entry = bundled_env(env)
+    if entry is not None:
+        return "return" if entry.item.measure == "return" else "mean_reward"
+    if facts is not None and facts.measure is not None:
+        return facts.measure
+    return "return" if len({row["steps"] for row in episodes if row["status"] == "ok"}) > 1 else "mean_reward"
+
+
 def bundled_method(name: str) -> MethodKind | None:
     """What a method of guss is."""
     with no_user_code("a look-up of bundled methods"):

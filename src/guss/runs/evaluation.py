@@ -12,7 +12,7 @@ from guss import keys as streams
 from guss.collect.trajectories import EpisodeMetrics, check_finite, episode_metrics
 from guss.errors import GussError
 from guss.runs.final_model import restore_learned
-from guss.runs.lifecycle import read_config
+from guss.runs.results import read_config
 from guss.runs.sources import warn_if_changed
 from guss.runs.trainer import Trainer
 

@@ -17,13 +17,13 @@ from guss.checkpoint import Stored
 from guss.envs.lookup import as_maker
 from guss.errors import GussError, UnknownNameError, warn
 from guss.history import Episode
+from guss.runs.checkpoints import final_models, newest_checkpoint
 from guss.runs.config import RunConfig, spec_of_run
-from guss.runs.lifecycle import final_models, newest_checkpoint, read_config
+from guss.runs.results import episode_from, read_config
 from guss.runs.rows import read_episodes
 from guss.runs.sources import warn_if_changed
 from guss.runs.trainer import Trainer, check_done
 from guss.task import Task
-from guss.validation import build
 
 
 def learned_state(home: Path, config: RunConfig) -> tuple[Stored, bool]:
@@ -110,7 +110,4 @@ def _history(home: Path, seed: int, done: int) -> list[Episode]:
             f"{home / 'episodes.jsonl'} has {len(rows)} of the {done} episodes of seed {seed}; "
             f"`guss run --resume {home}` says what can be done"
         )
-    names = ("episode", "phase", "steps", "mean_reward", "unsafe_pct", "hard_stop", "unsafe_by_cost")
-    what = f"a line of {home / 'episodes.jsonl'}"
-    renamed = [row | {"unsafe_by_cost": row.get("unsafe_pct_by_cost", {})} for row in rows]
-    return [build(Episode, {name: row[name] for name in names if name in row}, what) for row in renamed]
+    return [episode_from(row, home) for row in rows]

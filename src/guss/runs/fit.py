@@ -25,7 +25,7 @@ from guss.methods.settings import AgentSettings
 from guss.models.evaluation import FitReport
 from guss.models.unsafe_examples import Examples
 from guss.runs.config import spec_of_run
-from guss.runs.lifecycle import read_config
+from guss.runs.results import read_config
 from guss.runs.rows import num_random, read_episodes
 from guss.runs.store import read_start, trace_path
 from guss.runs.trainer import capacity_of

@@ -16,11 +16,12 @@ from guss.checkpoint import write_atomically
 from guss.errors import GussError
 from guss.files import check_folder, writing
 from guss.runs import animation, animator, state_maps
+from guss.runs.checkpoints import checkpoint_path
 from guss.runs.config import RunConfig
 from guss.runs.description import is_bundled, read_stored, write_stored
 from guss.runs.extension import same_settings
-from guss.runs.lifecycle import checkpoint_path, read_config
 from guss.runs.paths import KEY as STARTED_IN
+from guss.runs.results import read_config
 from guss.runs.rows import num_random, raw_episodes, raw_timings, read_episodes
 from guss.runs.store import packed_bytes, trace_path, write_packed
 from guss.usercode import no_user_code

@@ -23,10 +23,11 @@ from guss.collect.inputs import with_names
 from guss.errors import GussError, UnknownNameError
 from guss.methods.planning import plan_all
 from guss.planners.engine import Diagnostics, Monitor, Plan
+from guss.runs.checkpoints import checkpoint_after
 from guss.runs.config import spec_of_run
 from guss.runs.description import read_stored
 from guss.runs.fit import FitSummary, fit_log, log_of_run
-from guss.runs.lifecycle import checkpoint_after, read_config
+from guss.runs.results import read_config
 from guss.runs.rows import read_episodes
 from guss.runs.sources import warn_if_changed
 from guss.runs.store import trace_path

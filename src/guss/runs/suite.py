@@ -10,10 +10,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from guss.errors import GussError
 from guss.progress import EpisodeSummary
+from guss.runs.checkpoints import FINAL, episodes_kept
 from guss.runs.config import RunConfig
 from guss.runs.forecast import COMPILE, expected_seconds
-from guss.runs.lifecycle import FINAL, episodes_kept, resume_run, run_one
 from guss.runs.rows import read_timings
+from guss.runs.run import resume, run
 from guss.runs.store import run_folder
 from guss.runs.trainer import FinalFit
 
@@ -186,13 +187,13 @@ def _go_on(job: Job, origin: dict[str, Any], tell: Callable[[EpisodeSummary], An
         if fitted is None:
             watcher.make(job, FINAL)
 
-    how: Any = {"on_step": watcher.step, "on_final": final}
+    how: Any = {"on_episode": tell, "on_step": watcher.step, "on_final": final}
     if not job.begun:
-        run_one(job.config, job.out, origin, tell, **how)
+        run(job.config, job.out, origin=origin, **how)
     elif job.packed:
         raise GussError(
             f"{job.home} has {job.done} of {job.config.episodes} episodes and no checkpoint to go on from; move it "
             f"away to begin anew"
         )
     else:
-        resume_run(job.home, tell, **how)
+        resume(job.home, **how)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from guss.reports import metrics
+from guss.runs import metrics
 
 values = st.floats(-100, 100, width=32)
 records = st.tuples(st.integers(1, 4), st.integers(1, 23)).flatmap(

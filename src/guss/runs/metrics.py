@@ -16,6 +16,34 @@ MEASURES = {"mean_reward": "mean reward per step", "return": "return of an episo
 """What MR is for an environment, by the name of a record's field."""
 
 
+THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6, "safe-car-goal": 10.0, "safe-car-goal-full": 10.0}
+"""Of MRCP, in the measure that the paper has for the environment: mean reward per step, or an episode's return."""
+
+
+class RunMetrics(NamedTuple):
+    """The paper's measures of every seed, [S]; NaN where one is not defined."""
+
+    mar: np.ndarray
+    """Mean asymptotic reward."""
+    mrcp_ksteps: np.ndarray
+    """Mean reward convergence pace: thousands of real steps until the threshold is reached."""
+    unsafe_pct: np.ndarray
+    """Unsafe steps [%]."""
+    unsafe_trans_pct: np.ndarray
+    """Unsafe steps of the first 15 % of episodes [%]."""
+
+
+def run_metrics(rewards: ArrayLike, unsafe_pct: ArrayLike, steps: ArrayLike, threshold: float | None) -> RunMetrics:
+    """All of them for one run. `threshold`: of MRCP, None where the environment has none."""
+    never = np.full(len(np.asarray(rewards)), np.nan)
+    return RunMetrics(
+        mar=mar(rewards),
+        mrcp_ksteps=never if threshold is None else mrcp(rewards, steps, threshold) / 1000,
+        unsafe_pct=p_unsafe(unsafe_pct, steps),
+        unsafe_trans_pct=p_unsafe_transient(unsafe_pct, steps),
+    )
+
+
 class Interval(NamedTuple):
     """A mean and the half-width of its interval."""
 

@@ -1,0 +1,74 @@
+"""What a stored run has to show: settings, episodes, the paper's measures, and the agent that it trained."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from pathlib import Path
+
+from guss.agent import Agent
+from guss.errors import GussError
+from guss.history import Episode
+from guss.methods.settings import settings_from_json
+from guss.runs.config import RunConfig
+from guss.runs.description import measure_of, read_stored
+from guss.runs.metrics import THRESHOLDS, RunMetrics, run_metrics
+from guss.runs.paths import load_plugins_of
+from guss.runs.rows import read_episodes
+from guss.runs.store import by_seed
+from guss.usercode import user_code_allowed
+from guss.validation import build
+
+
+class Run:
+    """A run in its folder, finished or not: `Run("runs/safe-pendulum-guss-1a2b3c4d")`."""
+
+    def __init__(self, path: Path | str) -> None:
+        """`path`: the run's folder, as `guss run` prints it."""
+        self.path = Path(path)
+        self._stored = read_stored(self.path)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """Its settings."""
+        return read_config(self.path)
+
+    @property
+    def episodes(self) -> list[Episode]:
+        """Finished episodes of all seeds, in the order in which they were recorded."""
+        return [episode_from(row, self.path) for row in read_episodes(self.path)]
+
+    @property
+    def metrics(self) -> RunMetrics:
+        """The paper's measures of every seed; an error if there is no finished episode yet."""
+        rows = read_episodes(self.path)
+        if not rows:
+            raise GussError(f"{self.path} has no finished episode yet")
+        measure = measure_of(self._stored.env, rows, self._stored.facts)
+        rewards, unsafe, steps = (by_seed(rows, name) for name in (measure, "unsafe_pct", "steps"))
+        return run_metrics(rewards, unsafe, steps, THRESHOLDS.get(self._stored.env))
+
+    @cached_property
+    def agent(self) -> Agent:
+        """The agent of the first seed, which can act, explain its plans and go on learning (`Agent.from_run`)."""
+        return Agent.from_run(self.path)
+
+
+def episode_from(row: dict[str, object], home: Path) -> Episode:
+    """A line of episodes.jsonl."""
+    names = [field.name for field in dataclasses.fields(Episode)]
+    renamed = row | {"unsafe_by_cost": row.get("unsafe_pct_by_cost", {})}
+    return build(Episode, {k: v for k, v in renamed.items() if k in names}, f"a line of {home / 'episodes.jsonl'}")
+
+
+def read_config(home: Path) -> RunConfig:
+    """The settings of a stored run, whose plugins are imported first."""
+    stored = read_stored(home)
+    if user_code_allowed() and stored.facts is not None:
+        load_plugins_of(home, stored.facts.plugins, stored.started_in)
+    config = settings_from_json(RunConfig, stored.config)
+    folder = None if stored.started_in is None else str(stored.started_in)
+    return dataclasses.replace(config, started_in=folder)

@@ -1,0 +1,236 @@
+"""Start a run or resume one, and train to its end: records, checkpoints, the final models."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from guss import checkpoint
+from guss.agent_file import report_numbers
+from guss.checkpoint import sync_folder, write_atomically
+from guss.collect.datasets import Dataset
+from guss.errors import GussError, warn
+from guss.files import check_folder, writing
+from guss.progress import EpisodeSummary
+from guss.runs.checkpoints import FINAL, is_final, newest_checkpoint, save_checkpoint
+from guss.runs.config import RunConfig
+from guss.runs.description import write_new
+from guss.runs.extension import Extension
+from guss.runs.integrity import RECORDS, Tally, kept_records
+from guss.runs.lock import locked
+from guss.runs.loggers import check_writers, open_writers
+from guss.runs.provenance import provenance
+from guss.runs.results import Run, read_config
+from guss.runs.rows import read_episodes
+from guss.runs.sources import source_digests, warn_if_changed
+from guss.runs.state_maps import keep_maps
+from guss.runs.store import digest_of, read_start, run_folder, store_iteration, write_start
+from guss.runs.trainer import FinalFit, OnStage, OnStep, OnWarning, Trainer
+
+DERIVED = ("maps.json.gz", "animation.json.gz", "film.json.gz", "eval.json")
+"""What is made of a run's records, and has to be made again after more episodes."""
+PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
+OnEpisode = Callable[[EpisodeSummary], Any] | None
+OnFinal = Callable[[FinalFit | None], Any] | None
+"""Called with None when the fit after the last episode begins, and with its outcome when it is over."""
+
+
+class Watchers(NamedTuple):
+    """Functions that are called while a run trains; None: nobody looks."""
+
+    on_episode: OnEpisode = None
+    on_step: OnStep = None
+    on_final: OnFinal = None
+    on_stage: OnStage = None
+    on_warning: OnWarning = None
+
+
+NOBODY = Watchers()
+
+
+def run(
+    config: RunConfig,
+    out: Path | str = "runs",
+    *,
+    data: Dataset | None = None,
+    overwrite: bool = False,
+    logs: Sequence[str] = (),
+    origin: dict[str, Any] | None = None,
+    **watchers: Any,
+) -> Run:
+    """Run it to its end and store its records in a folder of `out`; returns the run, with what came out.
+
+    `data`: the logged transitions to start from, those whose digest the config names. `overwrite`: a run with the same
+    settings that is there already is lost. `logs`: where curves go while it runs, such as "tensorboard". `origin`:
+    what the run stores about where it comes from. The others as in `Watchers`.
+    """
+    check_writers(logs)
+    with new_run(config, Path(out), origin, data=data, overwrite=overwrite) as (home, trainer):
+        return train(home, trainer, Watchers(**watchers), logs)
+
+
+def resume(
+    path: Path | str,
+    *,
+    previous: bool = False,
+    more: Extension | None = None,
+    logs: Sequence[str] = (),
+    **watchers: Any,
+) -> Run:
+    """Resume an interrupted run; it ends as if it had never been interrupted.
+
+    `previous`: from the checkpoint before the last one. `more`: extend it, also if it is finished.
+    """
+    check_writers(logs)
+    with reopened_run(Path(path), previous=previous, more=more) as (home, trainer):
+        return train(home, trainer, Watchers(**watchers), logs)
+
+
+@contextlib.contextmanager
+def new_run(
+    config: RunConfig,
+    out: Path,
+    origin: dict[str, Any] | None = None,
+    *,
+    data: Dataset | None = None,
+    overwrite: bool = False,
+) -> Iterator[tuple[Path, Trainer]]:
+    """A new run's folder, locked, and its trainer. What is there already is only lost by `overwrite`."""
+    if config.data != (None if data is None else digest_of(data)):
+        raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
+    home = run_folder(out, config.env, config.method, config.to_json())
+    check_folder(home)
+    trainer = Trainer(config, data)
+    with locked(home):
+        if (home / "config.json").exists() and not overwrite:
+            done = len({row["episode"] for row in read_episodes(home)})
+            raise GussError(
+                f"{home} holds a run with these very settings, {done} of {read_config(home).episodes} episodes; "
+                f"resume it with `guss run --resume {home}`, or replace it with --overwrite"
+            )
+        sources = source_digests(config)
+        with writing(home):
+            for name in ("traces", "checkpoints"):
+                shutil.rmtree(home / name, ignore_errors=True)
+                (home / name).mkdir()
+            for name in (*PACKED, FINAL, *DERIVED):  # of the run that was here before
+                (home / name).unlink(missing_ok=True)
+            for name in RECORDS:
+                (home / name).write_bytes(b"")
+            write_start(home, data)
+            write_new(home, config, trainer.task, origin or provenance("guss.run"), sources)
+            sync_folder(home.parent)
+        yield home, trainer
+
+
+@contextlib.contextmanager
+def reopened_run(
+    home: Path, *, previous: bool = False, more: Extension | None = None
+) -> Iterator[tuple[Path, Trainer]]:
+    """A stored run's folder, locked, and its trainer as it was after the last checkpoint."""
+    config = read_config(home)
+    if any((home / name).exists() for name in PACKED):
+        raise GussError(
+            f"{home} is a packed run (its records are {', '.join(PACKED)}), without a checkpoint to resume from; "
+            f"resume the run that it is a copy of, or run it again with --overwrite"
+        )
+    with locked(home):
+        stored, before = newest_checkpoint(home, previous), config
+        if more is not None:
+            config = more.apply(home, config, stored)
+        trainer = Trainer(config, read_start(home, config.data))
+        warn_if_changed(home, config)
+        if stored is not None:
+            trainer.restore(stored)
+        elif (recorded := _recorded(home, trainer)) > trainer.num_envs:  # a kill before a checkpoint leaves one
+            raise GussError(
+                f"{home} has records of {recorded} episodes and no checkpoint to resume from; nothing was changed. "
+                f"Restore its folder checkpoints/, or start over with --overwrite"
+            )
+        kept = _checked_records(home, trainer, {"done": 0} if stored is None else stored.meta, previous)
+        with writing(home):
+            for name, content in kept.items():  # what was recorded after the checkpoint, or in part, is done again
+                if not (home / name).exists() or (home / name).read_bytes() != content:
+                    write_atomically(home / name, content)
+            for name in ("traces", "checkpoints"):
+                (home / name).mkdir(exist_ok=True)
+            if more is not None and config != before:
+                more.store(home, before, config)
+            if not trainer.over and not is_final(home, trainer.done):
+                (home / FINAL).unlink(missing_ok=True)
+        yield home, trainer
+
+
+def train(home: Path, trainer: Trainer, watchers: Watchers = NOBODY, logs: Sequence[str] = ()) -> Run:
+    """Episodes until the run is over, then the final models.
+
+    Records first, then the checkpoint: what was recorded after it is done again when the run is resumed.
+    """
+    trainer.on_stage, trainer.on_warning = watchers.on_stage, watchers.on_warning
+    tallies = {name: Tally(home / name) for name in RECORDS}
+    with open_writers(logs, home, trainer.config.to_json(), trainer.done) as writers:
+        while not trainer.over:
+            first, found = trainer.done, trainer.iterate(watchers.on_step)
+            with writing(home):
+                seeds, stores_all = trainer.config.seeds, trainer.method.stores_all
+                rows = store_iteration(home, seeds, first, found, trainer.steps, stores_all)
+                sums = {name: tally.update() for name, tally in tallies.items()}
+                save_checkpoint(home, trainer.done, trainer.meta() | {"records": sums}, trainer.state)
+                for name in DERIVED:
+                    (home / name).unlink(missing_ok=True)
+            writers.episode(rows, found.timing)
+            if watchers.on_episode is not None:
+                watchers.on_episode(found.summary)
+    keep_maps(home, trainer.view)
+    _finish(home, trainer, watchers.on_final)
+    return Run(home)
+
+
+def _finish(home: Path, trainer: Trainer, on_final: OnFinal) -> None:
+    """Fit to all episodes and keep the models, unless that is done already."""
+    if trainer.method.prepared(trainer.state) == () or is_final(home, trainer.done):
+        return
+    if on_final is not None:
+        on_final(None)
+    try:
+        fitted = trainer.prepare_final()
+    except GussError as error:
+        warn(f"{home} has no final model: {error}")
+        return
+    if fitted is None:  # the checkpoint has the models of all episodes already
+        fitted = FinalFit(None, [], 0.0)
+    if fitted.diverged:
+        warn(
+            f"the fit after the last episode of {home} diverged (seeds {fitted.diverged}): the models fitted before "
+            f"that episode are kept, and used by `guss eval` and Agent.from_run"
+        )
+    meta = trainer.meta() | {"report": report_numbers(fitted.report), "diverged": fitted.diverged}
+    checkpoint.save(home / FINAL, "final", meta, trainer.method.prepared(trainer.state))
+    if on_final is not None:
+        on_final(fitted)
+
+
+def _recorded(home: Path, trainer: Trainer) -> int:
+    """Episodes of every seed that have a line, whatever it says."""
+    path = home / "episodes.jsonl"
+    return (path.read_bytes().count(b"\n") if path.exists() else 0) // len(trainer.config.seeds)
+
+
+def _checked_records(home: Path, trainer: Trainer, meta: dict[str, Any], previous: bool) -> dict[str, bytes]:
+    """The records that belong to a checkpoint; if they are not complete, an error says what can be done."""
+    try:
+        return kept_records(home, trainer, meta)
+    except GussError as error:
+        way = "Put the files back from a copy, or run it again from the start with --overwrite"
+        with contextlib.suppress(GussError):  # neither is the checkpoint before of any use
+            before = None if previous else newest_checkpoint(home, previous=True)
+            if before is not None and kept_records(home, trainer, before.meta):
+                done = before.meta["done"]
+                way = f"The first {done} episodes are complete: `guss run --resume {home} --previous` continues there"
+        raise GussError(
+            f"the records of {home} are not those of its checkpoint after {meta['done']} episodes: {error}. Nothing "
+            f"was changed. {way}"
+        ) from error
