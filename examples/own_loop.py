@@ -19,7 +19,8 @@ def controller(obs):
 
 
 def main(episodes: int, keep: Path) -> None:
-    machine = gymnasium.make("guss/SafePendulum-v0").unwrapped  # stands for yours: reset and step are all that is used
+    # Stands for yours: reset and step are all that is used.
+    machine = gymnasium.make("guss:guss/SafePendulum-v0").unwrapped
     # Nothing is known of it but its spaces; reward and cost are what it tells.
     task = guss.make_task("safe-pendulum").replace(step=None, reset=None, episode_length=STEPS)
     task = task.forget(["reward", "cost", "behaviour"])

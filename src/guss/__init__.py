@@ -1,72 +1,15 @@
 """guss: safe planning in learned models with quality-diversity search (Guided Safe Shooting).
 
-Importing guss registers its Gymnasium environments; JAX and everything heavy is imported when first used.
+JAX and everything heavy is imported when first used. `import guss.envs` registers the Gymnasium environments.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.abc
-import importlib.util
 import sys
 from typing import Any
 
 __version__ = "0.1.0"
-
-# ---------------------------------------------------------------------------------------------- Gymnasium's registry
-
-_GYM_IDS = {
-    "guss/SafeToy-v0": ("guss.envs.toy:SafeToyEnv", 100),
-    "guss/SafePendulum-v0": ("guss.envs.pendulum:SafePendulumEnv", 200),
-    "guss/SafeAcrobot-v0": ("guss.envs.acrobot:SafeAcrobotEnv", 200),
-    "guss/SafeCarGoal-v0": ("guss.envs.car_env:SafeCarGoalEnv", 1000),
-    "guss/SafeCarGoalFull-v0": ("guss.envs.car_env:SafeCarGoalFullEnv", 1000),
-}
-_VECTOR_GYM_IDS = {
-    "guss/SafeCarGoal-v0": "guss.envs.car_env:SafeCarGoalVectorEnv",
-    "guss/SafeCarGoalFull-v0": "guss.envs.car_env:SafeCarGoalFullVectorEnv",
-}
-
-
-def _register_gym_ids() -> None:
-    import gymnasium
-
-    for gym_id, (entry_point, episode_length) in _GYM_IDS.items():
-        if gym_id not in gymnasium.registry:
-            gymnasium.register(
-                gym_id,
-                entry_point=entry_point,
-                vector_entry_point=_VECTOR_GYM_IDS.get(gym_id),
-                max_episode_steps=episode_length,
-            )
-
-
-class _RegisterWhenImported(importlib.abc.MetaPathFinder):
-    """Registers our ids when somebody imports Gymnasium: importing it here would double the time of `guss --help`."""
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name != "gymnasium":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        run = spec.loader.exec_module
-
-        def run_and_register(module: Any) -> None:
-            run(module)
-            _register_gym_ids()
-
-        spec.loader.exec_module = run_and_register  # type: ignore[method-assign]
-        return spec
-
-
-if "gymnasium" in sys.modules:
-    _register_gym_ids()
-else:
-    sys.meta_path.insert(0, _RegisterWhenImported())
-
-# ------------------------------------------------------------------------------------------------------ public names
 
 _PUBLIC = {
     "ContinuousActions": "guss.types",
@@ -109,3 +52,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+# `gymnasium.make("guss:guss/SafePendulum-v0")` imports guss and then looks the id up in its registry. Without Gymnasium
+# loaded nothing is registered here: importing it would double the time of `guss --help`.
+if "gymnasium" in sys.modules:
+    importlib.import_module("guss.envs")

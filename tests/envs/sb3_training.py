@@ -8,7 +8,7 @@ import numpy as np
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_checker import check_env
 
-import guss
+import guss.envs
 
 
 def main(gym_id: str, steps: int) -> None:

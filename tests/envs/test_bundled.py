@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import guss  # noqa: F401  registers them
 from guss.agent import Agent
 from guss.collect.inputs import HostSystem, resolve
 from guss.envs import ENVS

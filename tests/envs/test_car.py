@@ -321,7 +321,7 @@ def test_bad_input_is_told():
 WITHOUT = """
 import sys, numpy as np, gymnasium
 {before}
-import guss
+import guss.envs
 try:
     env = gymnasium.make("guss/SafeCarGoal-v0", render_mode="rgb_array")
     env.reset(seed=0)

@@ -9,6 +9,8 @@ from pathlib import Path
 import gymnasium
 import pytest
 
+import guss.envs  # noqa: F401  registers the ids
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FOLDER = ROOT / ".venv-sb3"

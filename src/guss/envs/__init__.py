@@ -1,4 +1,4 @@
-"""Environments: one file a problem, its pure Task beside its Gymnasium class."""
+"""Environments: one file a problem, its pure Task beside its Gymnasium class. Importing this registers their ids."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from guss.envs.gym_ids import register_gym_ids
 from guss.envs.shapes import Shape, paint
 from guss.errors import GussError
 from guss.registry import Registry
 
 if TYPE_CHECKING:
     from guss.task import Task  # with JAX, which processes that hold a single environment do without
+
+register_gym_ids()
 
 
 @dataclass(frozen=True)
