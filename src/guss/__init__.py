@@ -38,6 +38,11 @@ _PUBLIC = {
     "plan": "guss.planners.engine",
     "plan_within": "guss.planners.engine",
     "Agent": "guss.agent",
+    "Run": "guss.runs.results",
+    "RunConfig": "guss.runs.config",
+    "make_config": "guss.runs.config",
+    "run": "guss.runs.run",
+    "resume": "guss.runs.run",
     "run_episodes": "guss.methods.planning",
 }
 
