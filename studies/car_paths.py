@@ -22,8 +22,8 @@ from guss.collect.host import derived_seed
 from guss.envs.car_env import SafeCarGoalEnv
 from guss.envs.car_world import ARENA, GOAL_RADIUS, HAZARD_RADIUS
 from guss.reports.style import new_figure, save_figure
-from guss.runs.lifecycle import read_config
 from guss.runs.provenance import provenance
+from guss.runs.results import read_config
 from guss.runs.store import read_lines, trace_path
 
 UNSAFE_RADIUS = 0.105

@@ -74,7 +74,7 @@ def test_a_config_is_made_as_by_the_command():
     assert made.fit.max_steps == 50
     assert made.horizon == guss.make_config("safe-pendulum").horizon  # the preset's
     assert guss.make_config("safe-pendulum", seeds=[7, 9]).seeds == (7, 9)
-    with pytest.raises(GussError, match="Did you mean .guss."):
+    with pytest.raises(GussError, match=r"Did you mean .guss."):
         guss.make_config("safe-pendulum", "gus")
     with pytest.raises(GussError, match="horizont"):
         guss.make_config("safe-pendulum", horizont=3)
