@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from guss.collect.datasets import Columns, Dataset, logged, read_traces, with_costs
-from guss.collect.host_envs import derived_seed, reported_costs
+from guss.collect.host_envs import derived_seed, needed_costs
 from guss.envs import ENVS
-from guss.envs.adapters import Adapted, check_spaces, describe, no_cost_error
+from guss.envs.adapters import Adapted, check_spaces, describe
 from guss.envs.lookup import as_maker, find_env
 from guss.envs.vector_steps import NotAnEnvironmentError
 from guss.errors import GussError, in_one_line, warn
@@ -118,9 +118,7 @@ class HostSystem:
         failing = f"the environment {self.task.name!r} fails in step {t}"
         inward = InputChecker(self.task, self.env).inward(action)
         next_obs, reward, terminated, truncated, info = calling(failing, self.env.step, inward)
-        cost = reported_costs(self.task, info)
-        if cost is None and any(c.learned for c in self.task.constraints):
-            raise no_cost_error(f"{self.task.name} (step {t})", info)
+        cost = needed_costs(self.task, info, f"{self.task.name} (step {t})")
         move = _transition(obs, action, reward, cost, next_obs)
         return move, terminated, terminated or truncated, not info.get("skip", False)
 

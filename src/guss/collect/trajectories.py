@@ -49,18 +49,20 @@ def from_steps(
     return Trajectory(*fields, *flags, noted)  # type: ignore[call-arg]
 
 
-def check_finite(task: Task, trajectory: Trajectory, first: int, seeds: Sequence[int]) -> None:
-    """Steps that took place must be finite: the error names episode, step, seed and dimension. `first`: episode."""
+def check_finite(task: Task, trajectory: Trajectory, first: int, seeds: Sequence[int], start: int = 0) -> None:
+    """Steps that took place must be finite: the error names episode, step, seed and dimension.
+
+    `first` and `start`: the numbers of the first episode and of the first step of the trajectory.
+    """
+    labels = {"next_obs": task.observations.labels, "cost": [f"constraint {c.name!r}" for c in task.constraints]}
     for name in ("next_obs", "reward", "cost"):
         values = np.asarray(getattr(trajectory, name))
         wrong = ~np.isfinite(values) & trajectory.valid.reshape(*trajectory.valid.shape, *[1] * (values.ndim - 3))
         if wrong.any():
             row, number, t, *rest = np.argwhere(wrong)[0].tolist()
-            which = f", {task.observations.labels[rest[0]]}" if rest else ""
-            if name == "cost":
-                which = f", constraint {task.constraints[rest[0]].name!r}"
+            which = "".join(f", {labels[name][i]}" for i in rest)
             raise GussError(
-                f"{name} of task {task.name!r} is not finite in episode {first + number}, step {t}, "
+                f"{name} of task {task.name!r} is not finite in episode {first + number}, step {start + t}, "
                 f"seed {seeds[row]}{which}: {values[(row, number, t, *rest)]}. Episodes before are kept."
             )
 
