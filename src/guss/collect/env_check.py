@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from guss.collect.datasets import logged
 from guss.collect.exploration import explore
 from guss.collect.host_envs import derived_seed, reported_costs
 from guss.constraint import Constraint
@@ -189,7 +188,7 @@ class _Check:
 
     def random_episodes(self, steps: int) -> Trajectory:
         """Random episodes one after another, [N, …], the last of them perhaps cut off."""
-        rows: list[tuple[Any, ...]] = []
+        rows: list[Trajectory] = []
         seconds: list[float] = []
         length, episode = self.task.episode_length, 0
         while len(rows) < steps:
@@ -200,20 +199,19 @@ class _Check:
                 seconds.append(time.perf_counter() - started)
                 next_obs, reward, terminated, truncated, info = values
                 cost = self.checked_cost(next_obs, reward, info, f"episode {episode}, step {t}")
-                end = terminated or truncated or t + 1 == length
-                rows.append((obs, action, next_obs, reward, cost, not info.get("skip", False), end, terminated))
+                ends = terminated, not terminated and (truncated or t + 1 == length)
+                learnable = not info.get("skip", False)
+                rows.append(Trajectory(obs, action, reward, cost, next_obs, *ends, False, True, learnable))
                 obs = next_obs
-                if end or len(rows) >= steps:
+                if any(ends) or len(rows) >= steps:
                     break
             episode += 1
         self.seconds = float(np.median(seconds))
-        columns: Any = zip(*rows, strict=True)
-        *required, costs, learnable, end, terminated = columns
-        obs, action, next_obs, reward = map(np.stack, required)
-        missing = sum(cost is None for cost in costs)
+        missing = sum(row.cost is None for row in rows)
         self.reported_costs(missing, len(rows))
-        cost = None if missing or not self.task.constraints else np.stack(costs)
-        return logged(obs, action, next_obs, reward, cost, learnable=learnable, end=end, terminated=terminated)
+        if missing or not self.task.constraints:
+            rows = [row._replace(cost=None) for row in rows]
+        return jax.tree.map(lambda *x: np.stack(x), *rows)
 
     def checked_cost(self, next_obs: Any, reward: Any, info: dict[str, Any], where: str) -> np.ndarray | None:
         """The costs of a step, None if none are reported. Numbers that are not finite end the check."""

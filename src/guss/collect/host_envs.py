@@ -16,11 +16,10 @@ from jaxtyping import Array, Float
 
 from guss.collect.trajectories import hard_violations
 from guss.envs import EnvSpec
-from guss.envs.adapters import no_cost_error
 from guss.envs.lookup import as_maker
 from guss.envs.process_worker import ProcessWorker
 from guss.envs.thread_worker import AnyWorker, Failure, Worker
-from guss.envs.wrappers import cost_value, five_values
+from guss.envs.values import cost_value, five_values, no_cost_error, reset_values
 from guss.errors import GussError, in_one_line
 from guss.task import Task
 from guss.types import Trajectory, Transition
@@ -112,7 +111,7 @@ def _member(value: Any, row: int, count: int, where: str) -> Any:
 class VectorEnvs(HostEnvs):
     """A Gymnasium id that has a vector environment of its own."""
 
-    def __init__(self, task: Task, gym_id: str, seeds: Sequence[int], num_envs: int = 1) -> None:
+    def __init__(self, task: Task, gym_id: str, seeds: Sequence[int], num_envs: int) -> None:
         super().__init__(task, seeds, num_envs)
         how: Any = {"vectorization_mode": "vector_entry_point", "autoreset_mode": AutoresetMode.DISABLED}
         make = partial(gymnasium.make_vec, gym_id, num_envs=len(self.seeds), **how)
@@ -135,21 +134,17 @@ class VectorEnvs(HostEnvs):
         found = [each for each in told if each is not None]
         return np.stack(found) if len(found) == len(told) else None
 
-    def _numbers(self, what: str, values: Any, episode: int) -> np.ndarray:
-        try:
-            return np.array(values, np.float32)  # a copy: environments may reuse theirs
-        except (TypeError, ValueError) as error:
-            told = f"the {what} of task {self.task.name!r} must be numbers, got {values!r}"
-            raise GussError(f"{told} (episode {episode}). Episodes before are kept.") from error
+    def _numbers(self, what: str, values: Any, failing: str) -> np.ndarray:
+        """A copy: environments may reuse their arrays."""
+        return self._called(f"{failing}, {what} must be numbers, got {values!r}", np.array, values, np.float32)
 
     def reset(self, episode: int) -> Float[np.ndarray, "N D"]:
         """All at once."""
         self.over = np.zeros(len(self.seeds), bool)
         failing = f"cannot be reset for episode {episode}"
-        first = self._called(failing, self.envs.reset, seed=self.resets(episode))
-        if not isinstance(first, tuple) or len(first) != 2:
-            raise GussError(f"reset of {self.task.name!r} must return (obs, info), got {type(first).__name__}")
-        return self._start(self._numbers("observation", first[0], episode), episode)
+        values = self._called(failing, self.envs.reset, seed=self.resets(episode))
+        obs, _ = reset_values(values, repr(self.task.name))
+        return self._start(self._numbers("observations", obs, failing), episode)
 
     def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Step:
         """All at once; what an environment does after its end does not count."""
@@ -161,25 +156,20 @@ class VectorEnvs(HostEnvs):
         flags = (terminated, truncated, info.get("skip", False))
         *ends, skip = (np.broadcast_to(np.asarray(flag, bool), self.over.shape) for flag in flags)
         self.over = ends[0] | ends[1]
-        next_obs, reward = self._numbers("observation", next_obs, episode), self._numbers("reward", reward, episode)
+        next_obs, reward = self._numbers("observations", next_obs, failing), self._numbers("rewards", reward, failing)
         cost = self._reported(info, episode, t)
         if cost is None:
             cost = np.asarray(_costs_of(self.task, obs, actions, next_obs), np.float32)
-        transition: Any = Transition(obs, actions, reward, cost, next_obs)
-        return self._taken(transition, ends, skip, running, t), {}
+        return self._taken(Transition(obs, actions, reward, cost, next_obs), ends, skip, running, t), {}
+
+
+NewWorker = Callable[[], AnyWorker]
 
 
 class WorkerEnvs(HostEnvs):
     """Any environments, each in its own thread or process: one that raises or hangs fails alone."""
 
-    def __init__(
-        self,
-        task: Task,
-        new_worker: Callable[[], AnyWorker],
-        seeds: Sequence[int],
-        timeout: float = 60.0,
-        num_envs: int = 1,
-    ) -> None:
+    def __init__(self, task: Task, new_worker: NewWorker, seeds: Sequence[int], timeout: float, num_envs: int) -> None:
         super().__init__(task, seeds, num_envs)
         self.new_worker, self.timeout = new_worker, timeout
         self.workers = [new_worker() for _ in self.seeds]
@@ -224,8 +214,9 @@ class WorkerEnvs(HostEnvs):
             if told is None:
                 told = np.asarray(_costs_of(self.task, obs[i : i + 1], actions[i : i + 1], next_obs[i : i + 1]))[0]
             cost[i] = told
-        transition: Any = Transition(obs, actions, reward, cost, next_obs)
-        return self._taken(transition, (terminated, truncated), skip, valid, t), failed
+        return self._taken(
+            Transition(obs, actions, reward, cost, next_obs), (terminated, truncated), skip, valid, t
+        ), failed
 
     def _failure(self, row: int, failure: Failure, episode: int, t: int) -> str:
         """One failed: it is made again for the next episode, unless that has not helped before."""
