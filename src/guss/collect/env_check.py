@@ -231,12 +231,10 @@ class _Check:
         if not self.task.constraints:
             self.risk("cost", "nothing is unsafe, as was said (--without-cost): plans look at reward alone")
         elif missing and any(c.learned for c in self.task.constraints):
-            when = "never" if missing == total else f"not on {missing} of {total} steps"
-            self.problem(
-                "cost", f'it should be told on every step, in info["cost"] or info["costs"], and was {when} told'
-            )
+            steps = f"{missing} of {total} steps"
+            self.problem("cost", f'every step must report it in info["cost"] or info["costs"]; {steps} did not')
         elif missing:
-            self.fact("cost", "the environment tells none: the Task's own function says what is unsafe")
+            self.fact("cost", "the environment reports none: the Task's function says what is unsafe")
 
     def observations(self, trajectory: Trajectory) -> None:
         """Bounds, episodes, speed and reward, as observed."""
