@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from guss.collect.host import derived_seed
+from guss.collect.host_envs import derived_seed
 from guss.envs.car_env import SafeCarGoalEnv
 from guss.envs.car_world import ARENA, GOAL_RADIUS, HAZARD_RADIUS
 from guss.reports.style import new_figure, save_figure

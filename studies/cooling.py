@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from guss.collect.host import derived_seed
+from guss.collect.host_envs import derived_seed
 from guss.plugins import load_module
 from guss.reports.style import new_canvas, save_figure, style_of
 from guss.runs.provenance import provenance

@@ -9,7 +9,7 @@ import pytest
 
 import guss
 from guss.collect.inputs import InputChecker
-from guss.envs.adapters import no_cost_error
+from guss.envs.values import no_cost_error
 from guss.errors import GussError, GussWarning
 from guss.models.unsafe_examples import examples_of
 from guss.spaces import Observations

@@ -55,11 +55,11 @@ class Interface(eqx.Module):
 class Transition(NamedTuple):
     """What one step of the real system showed. Leading axes (T, S) may be added to every field."""
 
-    obs: Float[Array, "*lead D"]
-    action: Shaped[Array, "..."]
-    reward: Float[Array, "*lead"]
-    cost: Float[Array, "*lead C"]
-    next_obs: Float[Array, "*lead D"]
+    obs: Float[AnyArray, "*lead D"]
+    action: Shaped[AnyArray, "..."]
+    reward: Float[AnyArray, "*lead"]
+    cost: Float[AnyArray, "*lead C"]
+    next_obs: Float[AnyArray, "*lead D"]
 
 
 class Trajectory(NamedTuple):

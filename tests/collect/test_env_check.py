@@ -138,7 +138,7 @@ def test_an_environment_that_cannot_be_closed_is_a_risk():
     [
         ("seeding", "problem", "starts differently each time.*super\\(\\).reset\\(seed=seed\\)"),
         ("noise", "problem", "the same seed and actions lead elsewhere, first at step 1: draw all noise"),
-        ("silent", "problem", "should be told on every step.*not on 90 of 120 steps told"),
+        ("silent", "problem", "every step must report it in .*; 90 of 120 steps did not"),
         ("raises", "problem", "step 79 .*|step \\d+.*: error: OSError: the fuse is blown"),
         ("nan", "problem", "not finite in episode 0, step 19"),
         ("nan cost", "problem", "episode 0, step 19: .*is not finite: nan"),

@@ -312,11 +312,11 @@ class Odd(Six):
 
 def test_other_numbers_of_values_are_told():
     env = FiveValues(Odd())
-    with pytest.raises(GussError, match=r"reset must return \(obs, info\), Odd returned ndarray"):
+    with pytest.raises(GussError, match=r"reset of Odd must return \(observation, info\), .*got ndarray"):
         env.reset()
     with pytest.raises(GussError, match=r"step of Odd must return .*got 4 values; Gym before"):
         env.step([0.0])
-    with pytest.raises(GussError, match="dict is not an environment, it has no observation_space, action_space, reset"):
+    with pytest.raises(GussError, match="dict is not an environment: it has no observation_space and no action_space"):
         FiveValues({})
 
 

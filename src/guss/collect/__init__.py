@@ -1,8 +1,10 @@
-"""The agent: collect, fit, plan, repeat (Alg. 1).
+"""Steps of the real system: episodes of compiled tasks and of Gymnasium environments, and logged data.
 
-episodes      whole episodes of compiled tasks, all seeds in one program
+trajectories  how a Trajectory is made of steps, and what an episode amounts to
+compiled      whole episodes of compiled tasks, all seeds in one program
+host          episodes on Gymnasium environments, which `host_envs` steps
 exploration   the first data
-settings      everything that decides how an agent behaves
-learner       models and data of all seeds
-agent         `Agent`: the loop for one system, compiled, Gymnasium's or the user's own
+datasets      logged transitions as files, in the formats of `tables`
+inputs        checks of what comes from a user or a file, and one system step by step
+env_check     `check_env`: what an environment is, and what is wrong with it
 """

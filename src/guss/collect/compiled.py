@@ -78,17 +78,6 @@ def _step_all(
     return jax.tree.map(lambda x: x[:, None], carries), jax.tree.map(lambda x: x[:, :, None], steps)
 
 
-def _joined(*parts: Any) -> Any:
-    return np.concatenate([np.asarray(x) for x in parts])
-
-
-def check_compiled(task: Task) -> None:
-    """Raise if the episodes of a task cannot be compiled."""
-    for name in ("step", "reset"):
-        if getattr(task, name) is None:
-            raise GussError(f"task {task.name!r} has no {name} function, so its episodes cannot be compiled")
-
-
 class CompiledCollector:
     """Episodes of a Task that has `step` and `reset`: whole episodes of all seeds as one compiled program."""
 
@@ -96,7 +85,9 @@ class CompiledCollector:
         """`steps`: of an episode, if not all that the Task has. With `steps_per_call` the program is entered several
         times, so that progress can be shown and Ctrl-C works; it must divide the episode, and the bits do not depend
         on it."""
-        check_compiled(task)
+        for name in ("step", "reset"):
+            if getattr(task, name) is None:
+                raise GussError(f"task {task.name!r} has no {name} function, so its episodes cannot be compiled")
         self.task = task
         self.steps = task.episode_length if steps is None else steps
         self.steps_per_call = self.steps if steps_per_call is None else steps_per_call
@@ -118,9 +109,12 @@ class CompiledCollector:
             parts.append(jax.block_until_ready(part))
             if on_step is not None:
                 on_step(start + self.steps_per_call)
-        transitions, aux = jax.device_get(parts[0] if len(parts) == 1 else jax.tree.map(_joined, *parts))
-        episodes_first: Any = lambda x: np.moveaxis(x, 0, 2)  # noqa: E731
-        return from_columns(self.task, *jax.tree.map(episodes_first, (transitions, aux))), {}
+
+        def whole(*x: Any) -> np.ndarray:
+            return np.moveaxis(np.concatenate(x), 0, 2)
+
+        transitions, aux = jax.tree.map(whole, *jax.device_get(parts))
+        return from_columns(self.task, transitions, aux), {}
 
     def explore(
         self, keys: Key[Array, "S E"], how: str, number: int, on_step: OnStep = None

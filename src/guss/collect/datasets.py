@@ -18,6 +18,7 @@ import numpy as np
 
 from guss.checkpoint import write_atomically
 from guss.collect.tables import read_columns, write_columns
+from guss.collect.trajectories import logged
 from guss.errors import GussError, UnknownNameError, warn
 from guss.limits import MAX_DATA, Budget
 from guss.types import Trajectory
@@ -45,51 +46,25 @@ class Dataset(NamedTuple):
         return len(self.trajectory.obs)
 
 
-def logged(
-    obs: Any,
-    action: Any,
-    next_obs: Any,
-    reward: Any = None,
-    cost: Any = None,
-    *,
-    learnable: Any = None,
-    end: Any = None,
-    terminated: Any = None,
-) -> Trajectory:
-    """Logged transitions [N, …] as a trajectory. `end`: the last steps of episodes, by default the last of all."""
-    count = len(obs)
-    every = np.ones(count, bool)
-    terminated = ~every if terminated is None else np.asarray(terminated, bool)
-    end = np.arange(count) == count - 1 if end is None else np.asarray(end, bool)
-    learnable = every if learnable is None else np.asarray(learnable, bool)
-    return Trajectory(obs, action, reward, cost, next_obs, terminated, end & ~terminated, ~every, every, learnable)
-
-
 def join(datasets: Sequence[Dataset], origins: Sequence[Any] = ()) -> Dataset:
     """One after another; reward and cost only if all have them. `origins`: where each is from, for errors."""
     origins, first, names = origins or [f"trace {i}" for i in range(len(datasets))], datasets[0], None
     for field in ("obs", "action", "next_obs", "reward", "cost"):
         parts = [getattr(each.trajectory, field) for each in datasets]
-        shapes = [None if part is None else part.shape[1:] for part in parts]
-        differ = [i for i, shape in enumerate(shapes) if shape != shapes[0]]
-        if differ and None not in shapes:
-            raise GussError(
-                f"these cannot be joined: {field} has shape {[first.num_rows, *(shapes[0] or ())]} in {origins[0]} and "
-                f"{[datasets[differ[0]].num_rows, *(shapes[differ[0]] or ())]} in {origins[differ[0]]}"
-            )
-    for field in ("reward", "cost"):
-        lacking = [getattr(each.trajectory, field) is None for each in datasets]
-        if any(lacking) and not all(lacking):
-            without, with_it = origins[lacking.index(True)], origins[lacking.index(False)]
-            raise GussError(f"these cannot be joined: {with_it} has a {field}, {without} has none")
+        for origin, part in zip(origins, parts, strict=True):
+            if np.shape(part)[1:] != np.shape(parts[0])[1:] or (part is None) != (parts[0] is None):
+                here, there = ("is missing" if x is None else f"has shape {list(x.shape)}" for x in (parts[0], part))
+                raise GussError(f"these cannot be joined: {field} {here} in {origins[0]} and {there} in {origin}")
     if first.trajectory.cost is not None:
         names = first.cost_names
         datasets = [with_costs(each, names, f"{origins[0]}", f"{origins[i]}") for i, each in enumerate(datasets)]
     columns = zip(*(each.trajectory[:-1] for each in datasets), strict=True)
     fields: Any = [None if parts[0] is None else np.concatenate(parts) for parts in columns]
-    same: Any = lambda name: getattr(first, name) if len({getattr(d, name) for d in datasets}) == 1 else None  # noqa: E731
-    about: Any = {name: same(name) for name in ("obs_names", "action_names", "cost_labels")} | {"cost_names": names}
-    return Dataset(Trajectory(*fields), **about, knows_end=all(each.knows_end for each in datasets))
+    about: Any = {"cost_names": names, "knows_end": all(each.knows_end for each in datasets)}
+    for label in ("obs_names", "action_names", "cost_labels"):
+        if len({getattr(each, label) for each in datasets}) == 1:
+            about[label] = getattr(first, label)
+    return Dataset(Trajectory(*fields), **about)
 
 
 def with_costs(data: Dataset, names: Sequence[str] | None, whose: str, mine: str = "the trace") -> Dataset:
@@ -142,38 +117,29 @@ def _in_order(path: Path) -> list[Any]:
 
 def read_traces(paths: Sequence[str | Path], columns: Columns | None = None) -> Dataset:
     """All of them, one after another; a file's end is an episode's end."""
-    files = find_traces(paths)
-    if not files:
-        raise GussError("no file with logged data was named")
-    budget, ignored = MAX_DATA.budget(_several(files)), dict[str, Path]()
-    traces = [_read(path, columns or {}, budget, ignored) for path in files]
-    _mention(ignored)
-    return join(traces, files)
-
-
-def _several(files: Sequence[Path]) -> str:
-    return f"the trace {files[0]}" + (f" and {len(files) - 1} more, read together," if len(files) > 1 else "")
+    return _read_files(find_traces(paths), columns or {})
 
 
 def read_trace(path: str | Path, columns: Columns | None = None) -> Dataset:
     """A logged trace. `columns` names a file's columns where they are not called obs_0, action_0 and so on."""
-    ignored: dict[str, Path] = {}
-    trace = _read(Path(path), columns or {}, MAX_DATA.budget(_several([Path(path)])), ignored)
-    _mention(ignored)
-    return trace
+    return _read_files([Path(path)], columns or {})
 
 
-def _mention(ignored: dict[str, Path]) -> None:
-    """Columns of text, such as time stamps, may be there for people: they are named once, by their first file."""
-    if ignored:
+def _read_files(files: Sequence[Path], columns: Columns) -> Dataset:
+    if not files:
+        raise GussError("no file with logged data was named")
+    more = f" and {len(files) - 1} more, read together," if len(files) > 1 else ""
+    budget, ignored = MAX_DATA.budget(f"the trace {files[0]}{more}"), dict[str, Path]()
+    traces = [_read(path, columns, budget, ignored) for path in files]
+    if ignored:  # columns of text, such as time stamps, may be there for people: they are named once
         path, names = next(iter(ignored.values())), ", ".join(ignored)
         warn(f"{path}: columns that hold no numbers are not used: {names}")
+    return join(traces, files)
 
 
 def _read(path: Path, columns: Columns, budget: Budget, ignored: dict[str, Path]) -> Dataset:
     """One file; columns of text that it does not need are added to `ignored`."""
-    if path.suffix not in FORMATS:
-        raise GussError(f"a trace is a file that ends in {', '.join(FORMATS)}, got {path}")
+    _check_ending(path)
     parts: dict[str, list[str]] = {}
 
     def pick(names: list[str]) -> list[str]:
@@ -190,6 +156,11 @@ def _read(path: Path, columns: Columns, budget: Budget, ignored: dict[str, Path]
     labels: Any = {f"{part}_names": tuple(columns[part]) for part in ("obs", "action") if part in columns}
     labels |= {"cost_labels": tuple(columns["cost"])} if "cost" in columns else {}
     return trace._replace(**labels, knows_end="terminated" in parts)
+
+
+def _check_ending(path: Path) -> None:
+    if path.suffix not in FORMATS:
+        raise GussError(f"a trace is a file that ends in {', '.join(FORMATS)}, got {path}")
 
 
 def _parts(path: Path, names: list[str], columns: Columns) -> dict[str, list[str]]:
@@ -272,27 +243,28 @@ def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] 
         if name in held:
             end[:-1] |= held[name][1:] != held[name][:-1]
     use = ~held["skip"] if "skip" in held else np.ones(count, bool)
-    reward, cost = held.get("reward"), held.get("cost")
     stop = held.get("terminated", np.zeros(count, bool))
+    reward, cost = held.get("reward"), column(held["cost"]) if "cost" in held else None
+    rows: Any = slice(None)
+    after: Any = rows
     if "next_obs" in held:
-        outcomes = (reward, None if cost is None else column(cost))
-        flags = {"learnable": use, "end": end, "terminated": stop}
-        return Dataset(logged(obs, action, column(held["next_obs"]), *outcomes, **flags), cost_names)
-    # What follows is the next row's observation; an episode's last row has none, so the one before is its last.
-    rows = np.flatnonzero(~end)
-    if len(rows) == 0:
-        raise GussError(
-            f"the trace {path} has no next_obs, and no episode of two rows or more from which it would follow"
-        )
-    pick = lambda x: None if x is None else x[rows]  # noqa: E731
-    cost = None if cost is None else column(cost)
-    if cost is not None and (lost := int((cost[end] > 0).any(axis=1).sum())):
-        warn(
-            f"{path}: {lost} unsafe rows are left out. They are the last of their episodes, and without next_obs it is "
-            f"not known where their step led: add columns next_obs_0, …"
-        )
-    flags = {"learnable": use[rows], "end": end[rows + 1], "terminated": stop[rows + 1]}
-    return Dataset(logged(obs[rows], action[rows], obs[rows + 1], pick(reward), pick(cost), **flags), cost_names)
+        next_obs = column(held["next_obs"])
+    else:  # the next row's observation; an episode's last row has none, so the one before is its last
+        rows = np.flatnonzero(~end)
+        after = rows + 1
+        next_obs = obs[after]
+        if len(rows) == 0:
+            raise GussError(
+                f"the trace {path} has no next_obs, and no episode of two rows or more from which it would follow"
+            )
+        if cost is not None and (lost := int((cost[end] > 0).any(axis=1).sum())):
+            warn(
+                f"{path}: {lost} unsafe rows are left out. They are the last of their episodes, and without next_obs "
+                f"it is not known where their step led: add columns next_obs_0, …"
+            )
+    outcomes = (None if x is None else x[rows] for x in (reward, cost))
+    flags = {"learnable": use[rows], "end": end[after], "terminated": stop[after]}
+    return Dataset(logged(obs[rows], action[rows], next_obs, *outcomes, **flags), cost_names)
 
 
 def _marks(path: Path, name: str, values: np.ndarray) -> np.ndarray:
@@ -308,19 +280,21 @@ def _marks(path: Path, name: str, values: np.ndarray) -> np.ndarray:
 
 
 def trace_columns(trajectory: Trajectory, cost_names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """The columns of a file of transitions [N, …]."""
-    arrays = {name: getattr(trajectory, name) for name in ("obs", "action", "next_obs", "reward", "cost")}
-    arrays = {name: np.asarray(value) for name, value in arrays.items() if value is not None}
-    flags = {"terminated": trajectory.terminated, "skip": ~np.asarray(trajectory.learnable, bool)}
-    flags |= {"truncated": trajectory.truncated}
-    return dict(_named(arrays | {name: np.asarray(value, bool) for name, value in flags.items()}, cost_names))
+    """The columns of a file of transitions [N, …]; costs by name, where all names read back as such."""
+    parts = {part: getattr(trajectory, part) for part in ("obs", "action", "next_obs", "reward", "cost")}
+    columns = {part: np.asarray(value) for part, value in parts.items() if value is not None}
+    if "cost" in columns and cost_names is not None and not any(name.isdecimal() for name in cost_names):
+        cost = columns.pop("cost")
+        columns |= {f"cost_{name}": cost[:, i] for i, name in enumerate(cost_names)}
+    skip = ~np.asarray(trajectory.learnable, bool)
+    flags = {"terminated": trajectory.terminated, "skip": skip, "truncated": trajectory.truncated}
+    return columns | {name: np.asarray(flag, bool) for name, flag in flags.items()}
 
 
 def write_trace(path: str | Path, data: Dataset, **more: np.ndarray) -> None:
     """The data as NPZ, CSV or Parquet, by the name's ending; `more` columns, such as seed and episode, go along."""
     path = Path(path)
-    if path.suffix not in FORMATS:
-        raise GussError(f"a trace is written to a file that ends in {', '.join(FORMATS)}, got {path}")
+    _check_ending(path)
     arrays = trace_columns(data.trajectory, data.cost_names) | more
     write_atomically(path, write_columns(path.suffix, arrays if path.suffix == ".npz" else dict(_flat(arrays))))
 
@@ -328,15 +302,6 @@ def write_trace(path: str | Path, data: Dataset, **more: np.ndarray) -> None:
 def read_episode(path: Path) -> Trajectory:
     """One stored episode, [T, …]."""
     return read_trace(path).trajectory
-
-
-def _named(arrays: dict[str, np.ndarray], names: Sequence[str] | None) -> Iterable[tuple[str, np.ndarray]]:
-    """Costs by the names of their constraints, where all have one that reads back as a name."""
-    for part, value in arrays.items():
-        if part == "cost" and names is not None and not any(name.isdecimal() for name in names):
-            yield from ((f"cost_{name}", value[:, i]) for i, name in enumerate(names))
-        else:
-            yield part, value
 
 
 def _flat(arrays: dict[str, np.ndarray]) -> Iterable[tuple[str, np.ndarray]]:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import Any, Literal
 
 import jax
 import numpy as np
 from jaxtyping import Array
 
-from guss.collect.datasets import logged
 from guss.collect.exploration import explore
 from guss.collect.host_envs import derived_seed, reported_costs
+from guss.constraint import Constraint
 from guss.envs.adapters import Adapted
 from guss.envs.process_worker import ProcessWorker
 from guss.envs.thread_worker import AnyWorker, Failure, Worker, about_close, close_by
 from guss.errors import GussError
 from guss.models.unsafe_examples import examples_of
-from guss.task import Task
+from guss.task import END, Task
 from guss.types import ContinuousActions, Trajectory
 
 Kind = Literal["fact", "learned", "risk", "problem"]
-_Add = Callable[[Kind, str, str], None]  # kind, topic and text of a finding
 SAMPLED_FLAGS = "--net deterministic=false particles=5"
 SAMPLED = f"By default plans use the model's mean; plan with samples of it: {SAMPLED_FLAGS}"
 MOST_NAMES = 12
@@ -60,215 +60,287 @@ def check_env(
 
     Problems would make a run fail or learn what is not true; risks it survives.
     """
-    findings: list[Finding] = []
-    add: _Add = lambda kind, topic, text: findings.append(Finding(kind, topic, text))  # noqa: E731
     worker = Worker(make, owns=False) if process is None else ProcessWorker(process)
-    call = _Caller(worker, timeout, add)
+    check = _Check(worker, task, seed, timeout)
     try:
-        _check_spaces(call("making it", "space"), task, add)
-        _check_seeding(call, task, seed, add)
-        trajectory, seconds = _random_episodes(call, task, steps, seed, add)
-        _check_observations(task, trajectory, seconds, add)
-        _check_functions(task, trajectory, add)
-        _check_learning_targets(task, trajectory, add)
+        check.spaces()
+        check.seeding()
+        trajectory = check.random_episodes(steps)
+        check.observations(trajectory)
+        check.functions(trajectory)
+        check.learning_targets(trajectory)
         if (failure := close_by(worker)) is not None:
-            add("risk", "close", about_close(failure))
+            check.risk("close", about_close(failure))
     except Stop:
         pass  # what stopped it is among the findings
-    return findings
+    return check.findings
 
 
-class _Caller:
-    """An environment in a thread or process; what it fails at is a finding, and ends the check."""
+class _Check:
+    """A check under way: the environment in a thread or process, its Task, and the findings so far."""
 
-    def __init__(self, worker: AnyWorker, timeout: float, add: _Add) -> None:
-        self.worker, self.timeout, self.add = worker, timeout, add
+    def __init__(self, worker: AnyWorker, task: Task, seed: int, timeout: float) -> None:
+        self.worker, self.task, self.seed, self.timeout = worker, task, seed, timeout
+        self.findings: list[Finding] = []
 
-    def __call__(self, what: str, method: str, *args: Any) -> Any:
+    def add(self, kind: Kind, topic: str, text: str) -> None:
+        """One more finding."""
+        self.findings.append(Finding(kind, topic, text))
+
+    fact = partialmethod(add, "fact")
+    learned = partialmethod(add, "learned")
+    risk = partialmethod(add, "risk")
+    problem = partialmethod(add, "problem")
+
+    def call(self, what: str, method: str, *args: Any) -> Any:
+        """Call the environment; a failure is a finding, and ends the check."""
         self.worker.ask(method, args)
         answer = self.worker.answer(self.timeout)
         if isinstance(answer, Failure):
-            self.add("problem", "failure", f"{what}: {answer}")
+            self.problem("failure", f"{what}: {answer}")
             raise Stop
         return answer
 
+    def actions(self, seed: int, steps: int) -> np.ndarray:
+        """Random actions of one episode."""
+        key = jax.random.key(seed)
+        return np.asarray(jax.jit(explore, static_argnums=(0, 2, 3))(self.task.actions, key, steps, "smooth"))
 
-def _check_spaces(space: tuple[Any, str], task: Task, add: _Add) -> None:
-    size = task.observations.size
-    how = "" if space[0] == (size,) else f", flattened from {space[1]}"
-    names = task.observations.names
-    named = "" if names is None else ": " + ", ".join(names[:MOST_NAMES]) + ", …" * (len(names) > MOST_NAMES)
-    add("fact", "observations", f"vectors of {size} number{'s' * (size > 1)}{how}{named}")
-    low, high = np.asarray(task.observations.low), np.asarray(task.observations.high)
-    open_ends = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high))).tolist()
-    if open_ends:
-        which = "all dimensions" if len(open_ends) == size else f"dimensions {open_ends}"
-        add("risk", "observations", f"{which} are not bounded on both sides: policies see them scaled by what was seen")
-    actions = task.actions
-    if isinstance(actions, ContinuousActions):
-        bounds = ", ".join(f"{a:g} to {b:g}" for a, b in zip(actions.low, actions.high, strict=True))
-        add("fact", "actions", f"{len(actions.low)} continuous: {bounds}")
-    else:
-        add("fact", "actions", f"choices of {' × '.join(map(str, actions.num_values))} values")
-    add("fact", "episodes", f"up to {task.episode_length} steps")
-    hard = [c.name for c in task.constraints if c.hard]
-    if hard:
-        add(
-            "fact",
-            "red button",
-            f"{', '.join(hard)}: a violation ends the episode, and counts worse than any soft cost",
-        )
+    def spaces(self) -> None:
+        """What observations, actions and episodes are."""
+        shape, space = self.call("making it", "space")
+        observations, actions = self.task.observations, self.task.actions
+        size, names = observations.size, observations.names
+        how = "" if shape == (size,) else f", flattened from {space}"
+        named = "" if names is None else ": " + ", ".join(names[:MOST_NAMES]) + ", …" * (len(names) > MOST_NAMES)
+        self.fact("observations", f"vectors of {size} number{'s' * (size > 1)}{how}{named}")
+        open_ends = np.flatnonzero(~np.isfinite([observations.low, observations.high]).all(axis=0)).tolist()
+        if open_ends:
+            which = "all dimensions" if len(open_ends) == size else f"dimensions {open_ends}"
+            self.risk(
+                "observations", f"{which} are not bounded on both sides: policies see them scaled by what was seen"
+            )
+        if isinstance(actions, ContinuousActions):
+            bounds = ", ".join(f"{a:g} to {b:g}" for a, b in zip(actions.low, actions.high, strict=True))
+            self.fact("actions", f"{len(actions.low)} continuous: {bounds}")
+        else:
+            self.fact("actions", f"choices of {' × '.join(map(str, actions.num_values))} values")
+        self.fact("episodes", f"up to {self.task.episode_length} steps")
+        if hard := ", ".join(c.name for c in self.task.constraints if c.hard):
+            self.fact("red button", f"{hard}: a violation ends the episode, and counts worse than any soft cost")
 
+    def seeding(self) -> None:
+        """Same seed, same start; same actions, same course."""
+        seed, count = self.seed, min(ALIKE, self.task.episode_length)
+        first, again = (self.path(self.actions(seed, count)) for _ in range(2))
+        if not np.array_equal(first[0], again[0]):
+            self.problem(
+                "seeding",
+                f"reset(seed={seed}) starts differently each time, at {_short(first[0])} and at {_short(again[0])}: no "
+                f"run can be repeated. In reset, call super().reset(seed=seed) and draw from self.np_random",
+            )
+        else:
+            other = self.call("reset", "reset", seed + 1)[0]
+            same = " (another seed starts there too)" if np.array_equal(first[0], other) else ", others start elsewhere"
+            self.fact("seeding", f"the same seed starts at the same observation{same}")
+            self.determinism(first, again)
+        differs = _first_difference(first, self.path(self.actions(seed + 1, count)))
+        if differs is None:
+            self.risk("actions", f"other actions changed nothing that is observed, over {len(first) - 1} steps")
 
-def _actions(task: Task, seed: int, steps: int) -> np.ndarray:
-    key = jax.random.key(seed)
-    return np.asarray(jax.jit(explore, static_argnums=(0, 2, 3))(task.actions, key, steps, "smooth"))
-
-
-def _check_seeding(call: _Caller, task: Task, seed: int, add: _Add) -> None:
-    """Same seed, same start; same actions, same course."""
-    count = min(ALIKE, task.episode_length)
-    first, again = (_observed(call, seed, _actions(task, seed, count)) for _ in range(2))
-    if not np.array_equal(first[0], again[0]):
-        add(
-            "problem",
-            "seeding",
-            f"reset(seed={seed}) starts differently each time, at {_short(first[0])} and at {_short(again[0])}: no run "
-            f"can be repeated. In reset, call super().reset(seed=seed) and draw from self.np_random",
-        )
-    else:
-        other = call("reset", "reset", seed + 1)[0]
-        same = " (another seed starts there too)" if np.array_equal(first[0], other) else ", others start elsewhere"
-        add("fact", "seeding", f"the same seed starts at the same observation{same}")
-        t = next((t for t, (a, b) in enumerate(zip(first, again, strict=False)) if not np.array_equal(a, b)), None)
+    def determinism(self, first: list[np.ndarray], again: list[np.ndarray]) -> None:
+        """Two paths with the same seed and actions; if they are the same, whether other random numbers change them."""
+        t = _first_difference(first, again)
         if t is not None or len(first) != len(again):
-            add(
-                "problem",
+            self.problem(
                 "determinism",
                 f"the same seed and actions lead elsewhere, first at step {t or min(len(first), len(again))}: "
                 f"draw all noise from self.np_random. A real system is like that; its runs cannot be repeated. "
                 f"{SAMPLED}",
             )
-        else:
-            add("fact", "determinism", f"the same seed and actions lead the same way, over {len(first) - 1} steps")
-            _check_noise(call, task, seed, first, add)
-    other = _observed(call, seed, _actions(task, seed + 1, count))
-    if all(np.array_equal(a, b) for a, b in zip(first, other, strict=False)):
-        add("risk", "actions", f"other actions changed nothing that is observed, over {len(first) - 1} steps")
+            return
+        self.fact("determinism", f"the same seed and actions lead the same way, over {len(first) - 1} steps")
+        other = self.path(self.actions(self.seed, len(first) - 1), reseed=True)
+        t = _first_difference(first, other)
+        if t is None:
+            return
+        difference = np.abs(other[t] - first[t])
+        d = int(np.argmax(difference))
+        change = float(np.mean(np.abs(np.diff([obs[d] for obs in first]))))
+        self.risk(
+            "noise",
+            f"the system is stochastic: with other random numbers the same start and actions differ from step {t} on, "
+            f"there by {float(difference[d]):.2g} in {self.task.observations.labels[d]}, which changes by {change:.2g} "
+            f"a step. {SAMPLED}",
+        )
 
-
-def _check_noise(call: _Caller, task: Task, seed: int, first: list[np.ndarray], add: _Add) -> None:
-    """Whether the same start and actions lead elsewhere with other random numbers after the reset."""
-    other = _observed(call, seed, _actions(task, seed, len(first) - 1), reseed=True)
-    pairs = list(zip(first, other, strict=False))
-    t = next((t for t, (a, b) in enumerate(pairs) if not np.array_equal(a, b)), None)
-    if t is None:
-        return
-    a, b = pairs[t]
-    d = int(np.argmax(np.abs(b - a)))
-    change = float(np.mean(np.abs(np.diff([obs[d] for obs in first]))))
-    add(
-        "risk",
-        "noise",
-        f"the system is stochastic: with other random numbers the same start and actions differ from step {t} on, "
-        f"there by {abs(float(b[d] - a[d])):.2g} in {task.observations.labels[d]}, which changes by {change:.2g} a "
-        f"step. {SAMPLED}",
-    )
-
-
-def _observed(call: _Caller, seed: int, actions: np.ndarray, *, reseed: bool = False) -> list[np.ndarray]:
-    path = [call("reset", "reset", seed)[0]]
-    if reseed:
-        call("its random generators", "reseed", seed + 1)
-    for t, action in enumerate(actions):
-        obs, _, terminated, truncated, _ = call(f"step {t}", "step", action)
-        path.append(obs)
-        if terminated or truncated:
-            break
-    return path
-
-
-def _random_episodes(call: _Caller, task: Task, steps: int, seed: int, add: _Add) -> tuple[Trajectory, float]:
-    """Random episodes one after another, [N, …], the last of them perhaps cut off; and the median seconds of a step."""
-    rows: list[tuple[Any, ...]] = []
-    seconds: list[float] = []
-    episode = 0
-    while len(rows) < steps:
-        obs = call(f"reset of episode {episode}", "reset", derived_seed(seed, episode))[0]
-        actions = _actions(task, seed + 2 + episode, task.episode_length)
+    def path(self, actions: np.ndarray, *, reseed: bool = False) -> list[np.ndarray]:
+        """The observations of an episode with these actions; `reseed`: with other random numbers after the reset."""
+        path = [self.call("reset", "reset", self.seed)[0]]
+        if reseed:
+            self.call("its random generators", "reseed", self.seed + 1)
         for t, action in enumerate(actions):
-            started = time.perf_counter()
-            next_obs, reward, terminated, truncated, info = call(f"step {t} of episode {episode}", "step", action)
-            seconds.append(time.perf_counter() - started)
-            try:
-                cost = reported_costs(task, info)
-            except GussError as error:
-                add("problem", "cost", f"episode {episode}, step {t}: {error}")
-                raise Stop from error
-            end = terminated or truncated or t + 1 == task.episode_length
-            rows.append((obs, action, next_obs, reward, cost, not info.get("skip", False), end, terminated))
-            for name, value in (("observation", next_obs), ("reward", reward)):
-                if not np.isfinite(value).all():
-                    add("problem", name, f"not finite in episode {episode}, step {t}: {_short(value)}")
-                    raise Stop
-            obs = next_obs
-            if end or len(rows) >= steps:
+            obs, _, terminated, truncated, _ = self.call(f"step {t}", "step", action)
+            path.append(obs)
+            if terminated or truncated:
                 break
-        episode += 1
-    columns: Any = zip(*rows, strict=True)
-    *required, costs, learnable, end, terminated = columns
-    missing = sum(cost is None for cost in costs)
-    _check_reported_costs(task, missing, len(rows), add)
-    obs, action, next_obs, reward = map(np.stack, required)
-    cost = None if missing or not task.constraints else np.stack(costs)
-    trajectory = logged(obs, action, next_obs, reward, cost, learnable=learnable, end=end, terminated=terminated)
-    return trajectory, float(np.median(seconds))
+        return path
 
+    def random_episodes(self, steps: int) -> Trajectory:
+        """Random episodes one after another, [N, …], the last of them perhaps cut off."""
+        rows: list[Trajectory] = []
+        seconds: list[float] = []
+        length, episode = self.task.episode_length, 0
+        while len(rows) < steps:
+            obs = self.call(f"reset of episode {episode}", "reset", derived_seed(self.seed, episode))[0]
+            for t, action in enumerate(self.actions(self.seed + 2 + episode, length)):
+                started = time.perf_counter()
+                values = self.call(f"step {t} of episode {episode}", "step", action)
+                seconds.append(time.perf_counter() - started)
+                next_obs, reward, terminated, truncated, info = values
+                cost = self.checked_cost(next_obs, reward, info, f"episode {episode}, step {t}")
+                ends = terminated, not terminated and (truncated or t + 1 == length)
+                learnable = not info.get("skip", False)
+                rows.append(Trajectory(obs, action, reward, cost, next_obs, *ends, False, True, learnable))
+                obs = next_obs
+                if any(ends) or len(rows) >= steps:
+                    break
+            episode += 1
+        self.seconds = float(np.median(seconds))
+        missing = sum(row.cost is None for row in rows)
+        self.reported_costs(missing, len(rows))
+        if missing or not self.task.constraints:
+            rows = [row._replace(cost=None) for row in rows]
+        return jax.tree.map(lambda *x: np.stack(x), *rows)
 
-def _check_reported_costs(task: Task, missing: int, total: int, add: _Add) -> None:
-    """Whether the environment reports the costs that it should: on `missing` of `total` steps it does not."""
-    if not task.constraints:
-        add("risk", "cost", "nothing is unsafe, as was said (--without-cost): plans look at reward alone")
-    elif missing and any(c.learned for c in task.constraints):
-        when = "never" if missing == total else f"not on {missing} of {total} steps"
-        add(
-            "problem", "cost", f'it should be told on every step, in info["cost"] or info["costs"], and was {when} told'
+    def checked_cost(self, next_obs: Any, reward: Any, info: dict[str, Any], where: str) -> np.ndarray | None:
+        """The costs of a step, None if none are reported. Numbers that are not finite end the check."""
+        try:
+            cost = reported_costs(self.task, info)
+        except GussError as error:
+            self.problem("cost", f"{where}: {error}")
+            raise Stop from error
+        for name, value in (("observation", next_obs), ("reward", reward)):
+            if not np.isfinite(value).all():
+                self.problem(name, f"not finite in {where}: {_short(value)}")
+                raise Stop
+        return cost
+
+    def reported_costs(self, missing: int, total: int) -> None:
+        """Whether the environment reports the costs that it should: on `missing` of `total` steps it does not."""
+        if not self.task.constraints:
+            self.risk("cost", "nothing is unsafe, as was said (--without-cost): plans look at reward alone")
+        elif missing and any(c.learned for c in self.task.constraints):
+            steps = f"{missing} of {total} steps"
+            self.problem("cost", f'every step must report it in info["cost"] or info["costs"]; {steps} did not')
+        elif missing:
+            self.fact("cost", "the environment reports none: the Task's function says what is unsafe")
+
+    def observations(self, trajectory: Trajectory) -> None:
+        """Bounds, episodes, speed and reward, as observed."""
+        low, high = np.asarray(self.task.observations.low), np.asarray(self.task.observations.high)
+        labels, next_obs, reward = self.task.observations.labels, trajectory.next_obs, trajectory.reward
+        least, greatest = next_obs.min(axis=0), next_obs.max(axis=0)
+        outside = np.flatnonzero((least < low - 1e-4) | (greatest > high + 1e-4))
+        if len(outside):
+            d = int(outside[0])
+            bounds, reached = f"[{low[d]:g}, {high[d]:g}]", f"{least[d]:g} and {greatest[d]:g}"
+            self.risk("observations", f"{labels[d]} leaves its bounds {bounds}: it reached {reached}")
+        still = np.flatnonzero(greatest - least < 1e-9)
+        if len(still):
+            names = ", ".join(labels[d] for d in still)
+            self.risk("observations", f"{names} never changed: nothing can be learned of it")
+        lengths = np.diff(np.flatnonzero(trajectory.done), prepend=-1)  # of whole episodes
+        num_terminated, count = trajectory.terminated.sum(), len(lengths)
+        if count:
+            early = f", {num_terminated} of them ended early by the environment itself" if num_terminated else ""
+            spread = f"{lengths.min()} to {lengths.max()}" if np.ptp(lengths) else f"{lengths[0]}"
+            self.fact("episodes", f"{count} random one{'s' * (count > 1)} of {spread} steps{early}")
+        skipped = ~trajectory.learnable
+        if skipped.any():
+            self.fact("skip", f"{skipped.sum()} of {len(skipped)} transitions are marked not to be learned from")
+        how = f"{1e3 * self.seconds:.2g} ms" if self.seconds < 1 else f"{self.seconds:.2g} s"
+        whole = f"{self.seconds * self.task.episode_length:.2g} s"
+        self.fact("speed", f"a step takes {how}, an episode {whole} without planning")
+        self.fact("reward", f"{reward.min():.4g} to {reward.max():.4g} at random, {reward.mean():.4g} at the mean")
+        if np.ptp(reward) < 1e-9 and not num_terminated:
+            self.risk("reward", "always the same: nothing to tell plans apart by")
+
+    def functions(self, trajectory: Trajectory) -> None:
+        """Whether the Task's functions say what the environment says."""
+        obs, action, reported, cost, next_obs = trajectory[:5]
+        reward, costs = jax.device_get(_functions(self.task, obs.astype(np.float32), action, next_obs))
+        learnable = trajectory.learnable
+        if reward is not None:
+            wrong = (np.abs(reward - reported) > 1e-4 + 0.01 * reported.std()) & learnable
+            residual = float(np.sum((reward - reported)[learnable] ** 2))
+            share = 1.0 - residual / max(float(np.sum((reported - reported.mean())[learnable] ** 2)), 1e-12)
+            self.agreement("reward function", wrong, reward, reported, trajectory, slight=bool(share > 0.99))
+        for i, (constraint, computed) in enumerate(zip(self.task.constraints, costs, strict=True)):
+            if computed is not None and cost is not None:
+                wrong = ((np.asarray(computed, float) > 0) != (cost[:, i] > 0)) & learnable
+                slight = bool(wrong.mean() < 0.002)  # rounding at the edge of what is unsafe
+                what = f"cost function of {constraint.name!r}"
+                self.agreement(what, wrong, computed, cost[:, i], trajectory, slight=slight)
+
+    def agreement(
+        self, what: str, wrong: np.ndarray, computed: Any, reported: Any, trajectory: Trajectory, *, slight: bool
+    ) -> None:
+        """A function of the Task on all transitions: where it is `wrong`, and whether only slightly."""
+        if not wrong.any():
+            self.fact("agreement", f"the {what} agrees with the environment on {len(wrong)} transitions")
+            return
+        row = int(np.argmax(wrong))
+        obs, action, next_obs = (_short(x[row]) for x in (trajectory.obs, trajectory.action, trajectory.next_obs))
+        text = (
+            f"the {what} disagrees with the environment on {int(wrong.sum())} of {len(wrong)} transitions, first on "
+            f"number {row}: obs {obs}, action {action}, next_obs {next_obs}; the function says "
+            f"{float(computed[row]):.6g}, the environment {float(reported[row]):.6g}"
         )
-    elif missing:
-        add("fact", "cost", "the environment tells none: the Task's own function says what is unsafe")
+        text += " (slightly: plans will hardly mind)" * slight
+        self.add("risk" if slight else "problem", "agreement", text)
 
+    def learning_targets(self, trajectory: Trajectory) -> None:
+        """What a model will learn, and whether there are examples of it."""
+        num_terminated, num_episodes = trajectory.terminated.sum(), trajectory.done.sum()
+        if num_terminated and END not in self.task.unknown:
+            self.risk(
+                "end",
+                f"the environment ends episodes itself ({num_terminated} of {num_episodes}), and the Task says "
+                f"learns_end=False: plans do not know that they end",
+            )
+        ended = f"{num_terminated} of {num_episodes} random episodes were ended by the environment"
+        how = {
+            "reward": "as a density",
+            "behaviour": "as the first principal components of where plans lead",
+            END: f"as a calibrated classifier; {ended}",
+        }
+        for what in self.task.unknown:
+            self.learned(what, how.get(what, "as a calibrated classifier"))
+        size = self.task.observations.size
+        self.learned("dynamics", f"from {size} numbers and the action to the next {size}")
+        if trajectory.cost is not None:
+            for constraint, cost in zip(self.task.constraints, trajectory.cost.T, strict=True):
+                self.cost_examples(constraint, trajectory.next_obs, cost)
 
-def _check_observations(task: Task, trajectory: Trajectory, seconds: float, add: _Add) -> None:
-    low, high = np.asarray(task.observations.low), np.asarray(task.observations.high)
-    labels, next_obs, reward = task.observations.labels, trajectory.next_obs, trajectory.reward
-    outside = np.flatnonzero(((next_obs < low - 1e-4) | (next_obs > high + 1e-4)).any(axis=0))
-    if len(outside):
-        d = int(outside[0])
-        add(
-            "risk",
-            "observations",
-            f"{labels[d]} leaves its bounds [{low[d]:g}, {high[d]:g}]: it reached "
-            f"{next_obs[:, d].min():g} and {next_obs[:, d].max():g}",
-        )
-    still = np.flatnonzero(np.ptp(next_obs, axis=0) < 1e-9).tolist()
-    if still:
-        add(
-            "risk", "observations", f"{', '.join(labels[d] for d in still)} never changed: nothing can be learned of it"
-        )
-    lengths = np.diff(np.flatnonzero(trajectory.done), prepend=-1)  # of whole episodes
-    num_terminated, count = trajectory.terminated.sum(), len(lengths)
-    if count:
-        early = f", {num_terminated} of them ended early by the environment itself" if num_terminated else ""
-        spread = f"{lengths.min()} to {lengths.max()}" if np.ptp(lengths) else f"{lengths[0]}"
-        add("fact", "episodes", f"{count} random one{'s' * (count > 1)} of {spread} steps{early}")
-    skipped = ~trajectory.learnable
-    if skipped.any():
-        add("fact", "skip", f"{skipped.sum()} of {len(skipped)} transitions are marked not to be learned from")
-    how = f"{1e3 * seconds:.2g} ms" if seconds < 1 else f"{seconds:.2g} s"
-    add("fact", "speed", f"a step takes {how}, an episode {seconds * task.episode_length:.2g} s without planning")
-    add("fact", "reward", f"{reward.min():.4g} to {reward.max():.4g} at random, {reward.mean():.4g} at the mean")
-    if np.ptp(reward) < 1e-9 and not num_terminated:
-        add("risk", "reward", "always the same: nothing to tell plans apart by")
+    def cost_examples(self, constraint: Constraint, next_obs: np.ndarray, cost: np.ndarray) -> None:
+        """Safe and unsafe steps of one constraint, whose costs are [N]."""
+        name, topic, total = constraint.name, f"cost {constraint.name!r}", len(cost)
+        unsafe = int((cost > 0).sum())
+        self.fact(topic, f"{unsafe} of {total} random steps are unsafe ({100 * unsafe / total:.2g} %)")
+        values = np.unique(cost)
+        if not np.isin(values, (0.0, 1.0)).all():
+            self.risk(topic, f"takes values such as {_short(values)}: whatever is above 0 counts as unsafe")
+        found = examples_of(name, next_obs, cost > 0, self.task.observations)
+        if constraint.learned and found.warning:
+            advice = "The cost classifier needs safe and unsafe examples: "
+            if found.kind != "none":  # that warning says what to do
+                advice += "describe the cost in a Task, bring logged data with --data, or "
+            self.risk(topic, f"{found.warning}. {advice}expect unsafe steps until it has them")
+        elif unsafe:
+            self.fact(topic, f"unsafe states: {found.region}")
+        if unsafe > 0.5 * total:
+            self.risk(topic, "more than half of random steps are unsafe: there may be no safe plan at first")
 
 
 @jax.jit
@@ -278,89 +350,10 @@ def _functions(task: Task, obs: Array, action: Array, next_obs: Array) -> Any:
     return reward, known
 
 
-def _check_functions(task: Task, trajectory: Trajectory, add: _Add) -> None:
-    """Whether the Task's functions say what the environment says."""
-    obs, action, reported, cost, next_obs = trajectory[:5]
-    reward, costs = jax.device_get(_functions(task, obs.astype(np.float32), action, next_obs))
-    learnable = trajectory.learnable
-    if reward is not None:
-        wrong = (np.abs(reward - reported) > 1e-4 + 0.01 * reported.std()) & learnable
-        residual = float(np.sum((reward - reported)[learnable] ** 2))
-        share = 1.0 - residual / max(float(np.sum((reported - reported.mean())[learnable] ** 2)), 1e-12)
-        _report_agreement("reward function", wrong, reward, reported, trajectory, bool(share > 0.99), add)
-    for i, (constraint, computed) in enumerate(zip(task.constraints, costs, strict=True)):
-        if computed is not None and cost is not None:
-            wrong = ((np.asarray(computed, float) > 0) != (cost[:, i] > 0)) & learnable
-            slight = bool(wrong.mean() < 0.002)  # rounding at the edge of what is unsafe
-            what = f"cost function of {constraint.name!r}"
-            _report_agreement(what, wrong, computed, cost[:, i], trajectory, slight, add)
-
-
-def _report_agreement(
-    what: str, wrong: np.ndarray, computed: Any, reported: Any, trajectory: Trajectory, slight: bool, add: _Add
-) -> None:
-    if not wrong.any():
-        add("fact", "agreement", f"the {what} agrees with the environment on {len(wrong)} transitions")
-        return
-    row = int(np.argmax(wrong))
-    add(
-        "risk" if slight else "problem",
-        "agreement",
-        f"the {what} disagrees with the environment on {int(wrong.sum())} of {len(wrong)} transitions, first on "
-        f"number {row}: obs {_short(trajectory.obs[row])}, action {_short(trajectory.action[row])}, next_obs "
-        f"{_short(trajectory.next_obs[row])}; the function says {float(computed[row]):.6g}, the environment "
-        f"{float(reported[row]):.6g}" + (" (slightly: plans will hardly mind)" if slight else ""),
-    )
-
-
-def _check_learning_targets(task: Task, trajectory: Trajectory, add: _Add) -> None:
-    """What a model will learn, and whether there are examples of it."""
-    ends, cost = "end of an episode", trajectory.cost
-    num_terminated, num_episodes = trajectory.terminated.sum(), trajectory.done.sum()
-    if num_terminated and ends not in task.unknown:
-        add(
-            "risk",
-            "end",
-            f"the environment ends episodes itself ({num_terminated} of {num_episodes}), and the Task says "
-            f"learns_end=False: plans do not know that they end",
-        )
-    for what in task.unknown:
-        if what == ends:
-            count = f"{num_terminated} of {num_episodes} random episodes were ended by the environment"
-            add("learned", what, f"as a calibrated classifier; {count}")
-            continue
-        how = {"reward": "as a density", "behaviour": "as the first principal components of where plans lead"}
-        add("learned", what, how.get(what, "as a calibrated classifier"))
-    add(
-        "learned",
-        "dynamics",
-        f"from {task.observations.size} numbers and the action to the next {task.observations.size}",
-    )
-    if cost is None:
-        return
-    for i, constraint in enumerate(task.constraints):
-        unsafe = int((cost[:, i] > 0).sum())
-        total, name = len(cost), constraint.name
-        add("fact", f"cost {name!r}", f"{unsafe} of {total} random steps are unsafe ({100 * unsafe / total:.2g} %)")
-        values = np.unique(cost[:, i])
-        if not np.isin(values, (0.0, 1.0)).all():
-            add(
-                "risk", f"cost {name!r}", f"takes values such as {_short(values)}: whatever is above 0 counts as unsafe"
-            )
-        found = examples_of(name, trajectory.next_obs, cost[:, i] > 0, task.observations)
-        if constraint.learned and found.warning:
-            advice = "The cost classifier needs safe and unsafe examples: "
-            if found.kind != "none":  # that warning says what to do
-                advice += "describe the cost in a Task, bring logged data with --data, or "
-            add("risk", f"cost {name!r}", f"{found.warning}. {advice}expect unsafe steps until it has them")
-        elif unsafe:
-            add("fact", f"cost {name!r}", f"unsafe states: {found.region}")
-        if unsafe > 0.5 * total:
-            add(
-                "risk",
-                f"cost {name!r}",
-                "more than half of random steps are unsafe: there may be no safe plan at first",
-            )
+def _first_difference(first: list[np.ndarray], other: list[np.ndarray]) -> int | None:
+    """The step at which two paths differ; None if they do not, as far as both go."""
+    pairs = zip(first, other, strict=False)
+    return next((t for t, (a, b) in enumerate(pairs) if not np.array_equal(a, b)), None)
 
 
 def _short(values: Any) -> str:

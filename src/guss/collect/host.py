@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,17 +12,16 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from guss import keys as streams
+from guss.collect.compiled import EPISODES
 from guss.collect.exploration import explore
 from guss.collect.host_envs import HostEnvs, make_envs
-from guss.collect.trajectories import hard_violations, over_episodes
+from guss.collect.trajectories import check_finite, over_episodes
 from guss.compilation import AT_ONCE, QUICKLY, Ahead
 from guss.envs import EnvSpec
 from guss.method import Method
 from guss.task import Task
-from guss.types import Actions, Trajectory, Transition
+from guss.types import Actions, Trajectory
 
-PLAN = "planner"
-"""Name of the program where it is compiled ahead."""
 Failures = dict[tuple[int, int], str]
 """By seed and episode, as rows: what went wrong with the environment."""
 Actor = Callable[[np.ndarray, int], tuple[Any, PyTree]]
@@ -87,60 +87,48 @@ class _Episodes:
     """Episodes of one group of environments under way, one for each."""
 
     def __init__(self, envs: HostEnvs, act: Actor, number: int) -> None:
-        self.envs, self.act, self.number, self.t = envs, act, number, 0
-        count = len(envs.seeds)
-        self.running = np.ones(count, bool)
-        self.status = dict[int, str]()
-        self.steps: list[Transition] = []
-        self.flags: list[np.ndarray] = []  # terminated, truncated, stopped, valid, learnable: [5, N] of each step
-        self.aux: list[PyTree] = []
+        self.envs, self.act, self.number = envs, act, number
+        self.running = np.ones(len(envs.seeds), bool)
+        self.failed = dict[int, str]()
+        self.steps: list[Trajectory] = []  # [N, …] each
+        self.aux: list[PyTree] = []  # [S, E, …] each
         self.obs = envs.reset(number)
         self.choose()
 
     def choose(self) -> None:
         """Begin to choose the next actions."""
-        self.actions, aux = self.act(self.obs, self.t)
+        self.actions, aux = self.act(self.obs, len(self.steps))
         self.aux.append(aux)
 
     def step(self) -> None:
         """Take the actions that were chosen."""
-        actions = np.asarray(self.actions)
-        actions = actions.reshape(len(self.running), *self.envs.task.actions.shape)
-        result = self.envs.step(self.obs, actions, self.running, self.number, self.t)
-        failed = np.isin(np.arange(len(self.running)), list(result.failed))
-        self.status |= result.failed
-        if self.flags:  # the step did not happen: an episode that fails ended with the step before
-            self.flags[-1][1] |= self.running & failed
-        valid = self.running & ~failed
-        self.t += 1
-        stopped = valid & hard_violations(self.envs.task, result.transition.cost)  # the red button
-        terminated = valid & result.terminated
-        over = result.over | stopped | (self.t == self.envs.task.episode_length)
-        truncated = valid & over & ~terminated
-        self.steps.append(result.transition)
-        self.flags.append(np.stack([terminated, truncated, stopped, valid, valid & ~result.skip]))
-        self.running = valid & ~over
-        self.obs = np.asarray(result.transition.next_obs)
+        task, t = self.envs.task, len(self.steps)
+        actions = np.asarray(self.actions).reshape(len(self.running), *task.actions.shape)
+        step, failed = self.envs.step(self.obs, actions, self.running, self.number, t)
+        all_rows = self.apart(step._replace(valid=np.ones_like(step.valid)))
+        seeds = self.envs.seeds[:: self.envs.num_envs]
+        check_finite(task, jax.tree.map(lambda x: x[:, :, None], all_rows), self.number, seeds, t)
+        if self.steps:  # an episode that fails ended with the step before
+            self.steps[-1].truncated[list(failed)] = True
+        self.failed |= failed
+        self.steps.append(step)
+        self.running = step.valid & ~step.done
+        self.obs = step.next_obs
+
+    def apart(self, rows: PyTree) -> PyTree:
+        """Arrays of all environments, [N, …], by seed and episode: [S, E, …]."""
+        return jax.tree.map(lambda x: x.reshape(-1, self.envs.num_envs, *x.shape[1:]), rows)
 
     def trajectory(self) -> Trajectory:
         """All of it, padded to whole episodes: [S, E, T, …]."""
-        missing = self.envs.task.episode_length - self.t
+        missing = self.envs.task.episode_length - len(self.steps)
 
         def whole(*x: Any) -> np.ndarray:
             rows = np.pad(np.stack(x), [(0, missing), *[(0, 0)] * np.ndim(x[0])])
-            return np.moveaxis(rows, 0, 1)
+            return np.moveaxis(rows, 0, 2)
 
-        each = self.envs.num_envs
-        apart = lambda x: x.reshape(len(x) // each, each, *x.shape[1:])  # noqa: E731
-        columns = [apart(whole(*x)) for x in zip(*self.steps, strict=True)]
-        flags = [apart(whole(*(each[i] for each in self.flags))) for i in range(5)]
-        flat = lambda x: np.asarray(x).reshape(len(self.envs.seeds), *np.shape(x)[2:])  # noqa: E731
-        aux = jax.tree.map(lambda *x: apart(whole(*map(flat, x))), *self.aux)
-        return Trajectory(*columns, *flags, aux)  # type: ignore[call-arg]
-
-    def failures(self) -> Failures:
-        """Which of the episodes failed."""
-        return {divmod(row, self.envs.num_envs): why for row, why in self.status.items()}
+        steps = [self.apart(step)._replace(aux=aux) for step, aux in zip(self.steps, self.aux, strict=True)]
+        return jax.tree.map(whole, *steps)
 
 
 def play(
@@ -160,8 +148,9 @@ def play(
             on_step(t + 1)
     failures, first = Failures(), 0
     for each in episodes:
-        failures |= {(first + row, number): why for (row, number), why in each.failures().items()}
-        first += len(each.envs.seeds) // each.envs.num_envs
+        for row, why in each.failed.items():
+            failures[divmod(first + row, each.envs.num_envs)] = why
+        first += len(each.envs.seeds)
     return jax.tree.map(lambda *x: np.concatenate(x), *(each.trajectory() for each in episodes)), failures
 
 
@@ -182,32 +171,28 @@ class HostCollector:
         """`num_envs`: for each seed. `process`, `timeout`: see `make_envs`. `overlap`: in two groups (see `play`)."""
         self.task = task
         half = -(-len(seeds) // (1 + overlap))
-        parts = [seeds[i : i + half] for i in range(0, len(seeds), half)]
-        self.env_groups = [make_envs(task, spec, part, timeout, num_envs, process) for part in parts]
-
-    def _rows(self) -> Iterator[tuple[HostEnvs, slice]]:
-        """Each group, and which seeds it has."""
-        first = 0
-        for envs in self.env_groups:
-            rows = slice(first, first + len(envs.seeds) // envs.num_envs)
-            first = rows.stop
-            yield envs, rows
+        self.rows = [slice(i, i + half) for i in range(0, len(seeds), half)]
+        """Which seeds each group has."""
+        self.env_groups = [make_envs(task, spec, seeds[rows], timeout, num_envs, process) for rows in self.rows]
 
     def collect(
         self, method: Method, states: PyTree, keys: Key[Array, "S E"], number: int, on_step: Any = None
     ) -> tuple[Trajectory, Failures]:
         """Episodes in which the method acts, numbered from `number`; `states`: as `Method.acting` returns them."""
-        alone = len(self.env_groups) == 1
-        mine = lambda rows: states if alone else jax.tree.map(lambda x: x[rows], states)  # noqa: E731
-        return play([(envs, acting(method, mine(rows), keys[rows])) for envs, rows in self._rows()], number, on_step)
+        groups = []
+        for envs, rows in zip(self.env_groups, self.rows, strict=True):
+            mine = states if len(self.rows) == 1 else jax.tree.map(operator.itemgetter(rows), states)
+            groups.append((envs, acting(method, mine, keys[rows])))
+        return play(groups, number, on_step)
 
     def explore(
         self, keys: Key[Array, "S E"], how: str, number: int, on_step: Any = None
     ) -> tuple[Trajectory, Failures]:
         """Episodes with random actions."""
-        return play([(envs, exploring(self.task, keys[rows], how)) for envs, rows in self._rows()], number, on_step)
+        actors = [exploring(self.task, keys[rows], how) for rows in self.rows]
+        return play(list(zip(self.env_groups, actors, strict=True)), number, on_step)
 
     def compile_ahead(self, ahead: Ahead, method: Method, states: PyTree, keys: Key[Array, "S E"]) -> None:
         """Begin to compile what `collect` runs; not for several groups, which have states of another size."""
         if len(self.env_groups) == 1:
-            ahead.start(PLAN, lambda: lower_acting(method, states, self.task, keys))
+            ahead.start(EPISODES, lambda: lower_acting(method, states, self.task, keys))

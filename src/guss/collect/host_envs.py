@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import jax
@@ -14,25 +14,18 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from jaxtyping import Array, Float
 
+from guss.collect.trajectories import hard_violations
 from guss.envs import EnvSpec
-from guss.envs.adapters import no_cost_error
 from guss.envs.lookup import as_maker
 from guss.envs.process_worker import ProcessWorker
 from guss.envs.thread_worker import AnyWorker, Failure, Worker
-from guss.envs.wrappers import cost_value, five_values
+from guss.envs.values import cost_value, five_values, no_cost_error, reset_values
 from guss.errors import GussError, in_one_line
 from guss.task import Task
-from guss.types import Transition
+from guss.types import Trajectory, Transition
 
-
-class StepResult(NamedTuple):
-    """One step of every environment."""
-
-    transition: Transition  # [N, …]
-    skip: np.ndarray  # [N], not to be learned from
-    terminated: np.ndarray  # [N]
-    over: np.ndarray  # [N], terminated or truncated
-    failed: dict[int, str]  # by row: what went wrong; the step did not happen
+Step = tuple[Trajectory, dict[int, str]]
+"""One step [N, …] of every environment, and by row what went wrong: such a row took no step."""
 
 
 class HostEnvs:
@@ -48,37 +41,36 @@ class HostEnvs:
         return [derived_seed(seed, episode + row % self.num_envs) for row, seed in enumerate(self.seeds)]
 
     @abstractmethod
-    def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
+    def reset(self, episode: int) -> Float[np.ndarray, "N D"]:
         """First observations: each environment gets a seed derived from (seed, episode)."""
 
     @abstractmethod
-    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> StepResult:
-        """What the actions did to the environments that are `running`."""
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Step:
+        """One step of the environments that are `running`."""
 
-    def _finite(
-        self, what: str, values: Any, episode: int, t: int, among: np.ndarray | None = None
-    ) -> Float[np.ndarray, "S *rest"]:
-        """Observations [S, D], rewards [S] or costs [S, C]; the rows in `among` (default: all) must be finite."""
-        try:
-            array = np.array(values, np.float32)  # a copy: environments may reuse theirs
-        except (TypeError, ValueError) as error:
-            told = f"the {what} of task {self.task.name!r} must be numbers, got {values!r}"
-            raise GussError(f"{told} (episode {episode}). Episodes before are kept.") from error
-        wrong = ~np.isfinite(array)
-        if among is not None:
-            wrong &= among.reshape(-1, *[1] * (wrong.ndim - 1))
-        if wrong.any():
-            row, *rest = np.argwhere(wrong)[0].tolist()
-            costs = [f"constraint {constraint.name!r}" for constraint in self.task.constraints]
-            which = "".join(f", {(costs if what == 'cost' else self.task.observations.labels)[i]}" for i in rest)
+    def _start(self, obs: np.ndarray, episode: int) -> Float[np.ndarray, "N D"]:
+        wrong = np.argwhere(~np.isfinite(obs))
+        if len(wrong):
+            row, d = wrong[0].tolist()
             raise GussError(
-                f"the {what} of task {self.task.name!r} is not finite in {self._where(episode, t, row)}{which}: "
-                f"{array[(row, *rest)]}. Episodes before are kept."
+                f"the first observation of task {self.task.name!r} is not finite in episode {episode}, seed "
+                f"{self.seeds[row]}, {self.task.observations.labels[d]}: {obs[row, d]}. Episodes before are kept."
             )
-        return array
+        return obs
 
-    def _where(self, episode: int, t: int, row: int) -> str:
-        return f"episode {episode}, {'at its start' if t < 0 else f'step {t}'}, seed {self.seeds[row]}"
+    def _taken(self, transition: Transition, ends: Sequence[np.ndarray], skip: Any, valid: Any, t: int) -> Trajectory:
+        """The step with its flags; `ends`: where the environments say that they terminated or are truncated."""
+        terminated, truncated = ends
+        stopped = valid & hard_violations(self.task, transition.cost)  # the red button
+        over = truncated | stopped | (t + 1 == self.task.episode_length)
+        return Trajectory(
+            *transition,
+            terminated=valid & terminated,
+            truncated=valid & over & ~terminated,
+            stopped=stopped,
+            valid=valid,
+            learnable=valid & ~skip,
+        )
 
     @contextmanager
     def _naming(self, episode: int, t: int, row: int) -> Iterator[None]:
@@ -86,17 +78,8 @@ class HostEnvs:
         try:
             yield
         except GussError as error:
-            raise GussError(
-                f"task {self.task.name!r}, {self._where(episode, t, row)}: {error}. Episodes before are kept."
-            ) from error
-
-    def _costs(self, info: dict[str, Any], episode: int, t: int, row: int) -> np.ndarray | None:
-        """The reported costs; one that is not a number, or that is missing and must be learned, ends the run here."""
-        with self._naming(episode, t, row):
-            told = reported_costs(self.task, info)
-        if told is None and any(c.learned for c in self.task.constraints):
-            raise no_cost_error(f"{self.task.name} ({self._where(episode, t, row)})", info)
-        return told
+            where = f"task {self.task.name!r}, episode {episode}, step {t}, seed {self.seeds[row]}"
+            raise GussError(f"{where}: {error}. Episodes before are kept.") from error
 
 
 def _info_of(info: dict[str, Any], row: int, count: int) -> dict[str, Any]:
@@ -128,7 +111,7 @@ def _member(value: Any, row: int, count: int, where: str) -> Any:
 class VectorEnvs(HostEnvs):
     """A Gymnasium id that has a vector environment of its own."""
 
-    def __init__(self, task: Task, gym_id: str, seeds: Sequence[int], num_envs: int = 1) -> None:
+    def __init__(self, task: Task, gym_id: str, seeds: Sequence[int], num_envs: int) -> None:
         super().__init__(task, seeds, num_envs)
         how: Any = {"vectorization_mode": "vector_entry_point", "autoreset_mode": AutoresetMode.DISABLED}
         make = partial(gymnasium.make_vec, gym_id, num_envs=len(self.seeds), **how)
@@ -147,49 +130,46 @@ class VectorEnvs(HostEnvs):
         told = []
         for row in range(len(self.seeds)):
             with self._naming(episode, t, row):
-                mine = _info_of(info, row, len(self.seeds))
-            told.append(self._costs(mine, episode, t, row))
+                told.append(needed_costs(self.task, _info_of(info, row, len(self.seeds)), self.task.name))
         found = [each for each in told if each is not None]
         return np.stack(found) if len(found) == len(told) else None
 
-    def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
+    def _numbers(self, what: str, values: Any, failing: str) -> np.ndarray:
+        """A copy: environments may reuse their arrays."""
+        return self._called(f"{failing}, {what} must be numbers, got {values!r}", np.array, values, np.float32)
+
+    def reset(self, episode: int) -> Float[np.ndarray, "N D"]:
         """All at once."""
         self.over = np.zeros(len(self.seeds), bool)
         failing = f"cannot be reset for episode {episode}"
-        first = self._called(failing, self.envs.reset, seed=self.resets(episode))
-        if not isinstance(first, tuple) or len(first) != 2:
-            raise GussError(f"reset of {self.task.name!r} must return (obs, info), got {type(first).__name__}")
-        return self._finite("observation", first[0], episode, -1)
+        values = self._called(failing, self.envs.reset, seed=self.resets(episode))
+        obs, _ = reset_values(values, repr(self.task.name))
+        return self._start(self._numbers("observations", obs, failing), episode)
 
-    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> StepResult:
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Step:
         """All at once; what an environment does after its end does not count."""
         failing = f"fail in episode {episode}, step {t}"
-        if self.over.any():  # those must be reset before the others can go on
+        if self.over.any():  # those must be reset before the others can continue
             self._called(failing, self.envs.reset, options={"reset_mask": self.over})
         values = self._called(failing, self.envs.step, actions)
-        next_obs, reward, *ends, info = five_values(values, f"{self.task.name!r}, as a vector,")
-        terminated, truncated = (np.broadcast_to(np.asarray(end, bool), self.over.shape) for end in ends)
-        self.over = terminated | truncated
-        next_obs = self._finite("observation", next_obs, episode, t)
+        next_obs, reward, terminated, truncated, info = five_values(values, f"{self.task.name!r}, as a vector,")
+        flags = (terminated, truncated, info.get("skip", False))
+        *ends, skip = (np.broadcast_to(np.asarray(flag, bool), self.over.shape) for flag in flags)
+        self.over = ends[0] | ends[1]
+        next_obs, reward = self._numbers("observations", next_obs, failing), self._numbers("rewards", reward, failing)
         cost = self._reported(info, episode, t)
         if cost is None:
-            cost = self._finite("cost", _costs_of(self.task, obs, actions, next_obs), episode, t)
-        fields: Any = (obs, actions, self._finite("reward", reward, episode, t), cost, next_obs)
-        skip = np.broadcast_to(np.asarray(info.get("skip", False), bool), terminated.shape)
-        return StepResult(Transition(*fields), skip, terminated, self.over, {})
+            cost = np.asarray(_costs_of(self.task, obs, actions, next_obs), np.float32)
+        return self._taken(Transition(obs, actions, reward, cost, next_obs), ends, skip, running, t), {}
+
+
+NewWorker = Callable[[], AnyWorker]
 
 
 class WorkerEnvs(HostEnvs):
     """Any environments, each in its own thread or process: one that raises or hangs fails alone."""
 
-    def __init__(
-        self,
-        task: Task,
-        new_worker: Callable[[], AnyWorker],
-        seeds: Sequence[int],
-        timeout: float = 60.0,
-        num_envs: int = 1,
-    ) -> None:
+    def __init__(self, task: Task, new_worker: NewWorker, seeds: Sequence[int], timeout: float, num_envs: int) -> None:
         super().__init__(task, seeds, num_envs)
         self.new_worker, self.timeout = new_worker, timeout
         self.workers = [new_worker() for _ in self.seeds]
@@ -198,8 +178,8 @@ class WorkerEnvs(HostEnvs):
         self.failed: set[int] = set()
         """Rows that failed in the episode under way."""
 
-    def reset(self, episode: int) -> Float[np.ndarray, "S D"]:
-        """Each in its thread. One that cannot even be reset, made anew, is told: there is no going on."""
+    def reset(self, episode: int) -> Float[np.ndarray, "N D"]:
+        """Each by its worker. One that cannot be reset, even when it is made again, ends the run."""
         self.in_a_row = [count if row in self.failed else 0 for row, count in enumerate(self.in_a_row)]
         self.failed = set()
         resets = self.resets(episode)
@@ -210,35 +190,36 @@ class WorkerEnvs(HostEnvs):
             if isinstance(again, Failure):
                 raise GussError(
                     f"the environment {self.task.name!r} cannot be reset for episode {episode}, seed "
-                    f"{self.seeds[row]}: {failure}; made anew, {again}. Episodes before are kept."
+                    f"{self.seeds[row]}: {failure}; made again, {again}. Episodes before are kept."
                 )
             found[row] = again
-        return self._finite("observation", np.stack([found[i][0] for i in range(len(self.seeds))]), episode, -1)
+        return self._start(np.stack([found[i][0] for i in range(len(self.seeds))]), episode)
 
-    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> StepResult:
+    def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Step:
         """All that are running, at the same time."""
         found = self._all("step", {int(i): (actions[i],) for i in np.flatnonzero(running)})
         count, failed = len(self.seeds), dict[int, str]()
         next_obs, reward = np.array(obs), np.zeros(count, np.float32)
         cost = np.zeros((count, len(self.task.constraints)), np.float32)
         skip, terminated, truncated = (np.zeros(count, bool) for _ in range(3))
+        valid = running.copy()
         for i, result in found.items():
             if isinstance(result, Failure):
-                failed[i] = self._failure(i, result, episode, t)
+                failed[i], valid[i] = self._failure(i, result, episode, t), False
                 continue
             next_obs[i], reward[i], terminated[i], truncated[i], info = result
             skip[i] = bool(info.get("skip", False))
-            told = self._costs(info, episode, t, i)
+            with self._naming(episode, t, i):
+                told = needed_costs(self.task, info, self.task.name)
             if told is None:
                 told = np.asarray(_costs_of(self.task, obs[i : i + 1], actions[i : i + 1], next_obs[i : i + 1]))[0]
             cost[i] = told
-        next_obs = self._finite("observation", next_obs, episode, t, running)
-        reward, cost = self._finite("reward", reward, episode, t), self._finite("cost", cost, episode, t)
-        fields: Any = (obs, actions, reward, cost, next_obs)
-        return StepResult(Transition(*fields), skip, terminated, terminated | truncated, failed)
+        return self._taken(
+            Transition(obs, actions, reward, cost, next_obs), (terminated, truncated), skip, valid, t
+        ), failed
 
     def _failure(self, row: int, failure: Failure, episode: int, t: int) -> str:
-        """One failed: it is made anew for the next episode, unless that has not helped before."""
+        """One failed: it is made again for the next episode, unless that has not helped before."""
         self.failed.add(row)
         self.in_a_row[row] += 1
         if t == 0 or self.in_a_row[row] >= MOST_FAILURES:
@@ -287,6 +268,14 @@ def reported_costs(task: Task, info: dict[str, Any]) -> np.ndarray | None:
     if isinstance(told, dict) and set(names) <= set(told):  # several by name
         return np.asarray([cost_value(told[name], f'info["costs"][{name!r}]') for name in names], np.float32)
     return np.asarray([cost_value(info["cost"])], np.float32) if len(names) == 1 and "cost" in info else None
+
+
+def needed_costs(task: Task, info: dict[str, Any], name: str) -> np.ndarray | None:
+    """The same; an error where costs that must be learned are missing. `name`: of the environment, for that error."""
+    costs = reported_costs(task, info)
+    if costs is None and any(c.learned for c in task.constraints):
+        raise no_cost_error(name, info)
+    return costs
 
 
 @jax.jit

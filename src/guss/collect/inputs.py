@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from guss.collect.datasets import Columns, Dataset, logged, read_traces, with_costs
-from guss.collect.host_envs import derived_seed, reported_costs
+from guss.collect.datasets import Columns, Dataset, read_traces, with_costs
+from guss.collect.host_envs import derived_seed, needed_costs
+from guss.collect.trajectories import logged
 from guss.envs import ENVS
-from guss.envs.adapters import Adapted, check_spaces, describe, no_cost_error
+from guss.envs.adapters import Adapted, check_spaces, describe
 from guss.envs.lookup import as_maker, find_env
-from guss.envs.vector_steps import NotAnEnvironmentError
+from guss.envs.values import NotAnEnvironmentError
 from guss.errors import GussError, in_one_line, warn
 from guss.spaces import Names, named
 from guss.task import END, Task
@@ -118,16 +119,13 @@ class HostSystem:
         failing = f"the environment {self.task.name!r} fails in step {t}"
         inward = InputChecker(self.task, self.env).inward(action)
         next_obs, reward, terminated, truncated, info = calling(failing, self.env.step, inward)
-        cost = reported_costs(self.task, info)
-        if cost is None and any(c.learned for c in self.task.constraints):
-            raise no_cost_error(f"{self.task.name} (step {t})", info)
+        cost = needed_costs(self.task, info, f"{self.task.name} (step {t})")
         move = _transition(obs, action, reward, cost, next_obs)
         return move, terminated, terminated or truncated, not info.get("skip", False)
 
 
 def _transition(obs: Any, action: Any, reward: Any, cost: Any, next_obs: Any) -> Transition:
-    fields: Any = [None if x is None else np.asarray(x) for x in (obs, action, reward, cost, next_obs)]
-    return Transition(*fields)
+    return Transition(*(None if x is None else np.asarray(x) for x in (obs, action, reward, cost, next_obs)))
 
 
 @jax.jit
@@ -158,19 +156,14 @@ class InputChecker:
         """An action of the user's environment as the task has it."""
         return action if self.start is None else np.asarray(action) + np.asarray(self.start)
 
-    def obs(self, value: Any, where: str, name: str = "the observation") -> np.ndarray:
+    def obs(self, value: Any, where: str) -> np.ndarray:
         """One observation."""
         space = self.task.observations
-        return self._array(value, (space.size,), np.float32, f"{name} of {where}", space.labels)
+        return self._array(value, (space.size,), np.float32, f"the observation of {where}", space.labels)
 
     def action(self, value: Any, where: str) -> np.ndarray:
         """One action, within its bounds: what is beyond them by rounding is clipped."""
-        actions, what = self.task.actions, f"the action of {where}"
-        labels = actions.labels if actions.shape else ()
-        array = self._array(self.inward(value), actions.shape, np.float64, what, labels)
-        if actions.outside(array).any():
-            raise GussError(f"{what} must be {_range(actions)}, got {array.tolist()}")
-        return actions.rounded(array)
+        return self._action(self.inward(value), (), where)
 
     def transition(self, move: Transition, where: str) -> Transition:
         """One transition; the task's functions fill in reward and cost where they are None."""
@@ -178,27 +171,16 @@ class InputChecker:
             raise GussError(
                 f"{where}: expected a guss.Transition(obs, action, reward, cost, next_obs), got {type(move).__name__}"
             )
-        obs = self.obs(move.obs, where, "obs")
-        action = self.action(move.action, where)
-        next_obs = self.obs(move.next_obs, where, "next_obs")
-        reward: Any = move.reward
-        cost: Any = move.cost
-        if reward is None or cost is None:
-            known = jax.device_get(_judge(self.task, obs, action, next_obs))
-            reward, cost = (
-                mine if mine is not None else task for mine, task in zip((reward, cost), known, strict=True)
-            )
-        names = [constraint.name for constraint in self.task.constraints]
-        reward = self._array(reward, (), np.float32, f"the reward of {where}")
-        about = f"the cost of {where} (constraints {', '.join(names)})"
+        cost = move.cost
         if isinstance(cost, Mapping):  # info["costs"]
-            if missing := [name for name in names if name not in cost]:
-                held = ", ".join(map(str, cost)) or "nothing"
-                raise GussError(f"{about} must name every constraint, got {held}: {', '.join(missing)} is missing")
-            cost = [cost[name] for name in names]
-        cost = self._array(cost, (len(names),), np.float32, about, names)
-        self._not_negative(cost[None], f"the cost of {where}")
-        return _transition(obs, action, reward, cost, next_obs)
+            cost = self._listed(cost, where)
+        found = self._checked(move._replace(action=self.inward(move.action), cost=cost), (), where)
+        if found.reward is None or found.cost is None:
+            known = jax.device_get(_judge(self.task, found.obs, found.action, found.next_obs))
+            pairs = zip((found.reward, found.cost), known, strict=True)
+            reward, cost = (task if given is None else given for given, task in pairs)
+            found = self._checked(found._replace(reward=reward, cost=cost), (), where)
+        return found
 
     def dataset(self, data: Transition | Dataset, num_seeds: int = 1) -> Trajectory:
         """Logged transitions [N, …], checked; the same for every seed, as one episode of it: [S, 1, N, …]."""
@@ -212,24 +194,55 @@ class InputChecker:
             trajectory = costs_in_order(self.task, data).trajectory
         else:
             trajectory = logged(data.obs, data.action, data.next_obs, data.reward, data.cost)
-        count = len(np.asarray(trajectory.obs))
-        size, labels = self.task.observations.size, self.task.observations.labels
-        names = [c.name for c in self.task.constraints]
-        reward, cost = trajectory.reward, trajectory.cost
-        if reward is not None:
-            reward = self._array(reward, (count,), np.float32, "reward of the trace")
-        if cost is not None:
-            about = f"cost of the trace (constraints {', '.join(names)})"
-            cost = self._array(cost, (count, len(names)), np.float32, about, names)
-            self._not_negative(cost, "cost of the trace")
-        next_obs = self._array(trajectory.next_obs, (count, size), np.float32, "next_obs of the trace", labels)
-        return trajectory._replace(
-            obs=self._array(trajectory.obs, (count, size), np.float32, "obs of the trace", labels),
-            action=self._actions(trajectory.action, count),
-            reward=reward,
-            cost=cost,
-            next_obs=next_obs,
+        action, count = np.asarray(trajectory.action), len(np.asarray(trajectory.obs))
+        shape = (count, *self.task.actions.shape)
+        if action.size == math.prod(shape):
+            action = action.reshape(shape)  # one column may stand for a plain number, several for an array
+        given = Transition(trajectory.obs, action, trajectory.reward, trajectory.cost, trajectory.next_obs)
+        return trajectory._replace(**self._checked(given, (count,), "the trace")._asdict())
+
+    def _checked(self, given: Transition, lead: tuple[int, ...], where: str) -> Transition:
+        """Transitions with the leading axes `lead`; reward and cost may be None."""
+        space, names = self.task.observations, [constraint.name for constraint in self.task.constraints]
+        obs, next_obs = (
+            self._array(value, (*lead, space.size), np.float32, f"{name} of {where}", space.labels)
+            for name, value in (("obs", given.obs), ("next_obs", given.next_obs))
         )
+        action = self._action(given.action, lead, where)
+        reward, cost = given.reward, given.cost
+        if reward is not None:
+            reward = self._array(reward, lead, np.float32, f"the reward of {where}")
+        if cost is not None:
+            about = f"the cost of {where} (constraints {', '.join(names)})"
+            cost = self._array(cost, (*lead, len(names)), np.float32, about, names)
+            if (cost < 0).any():
+                *row, k = np.argwhere(cost < 0)[0].tolist()
+                place = "".join(f"row {i}, " for i in row) + f"constraint {names[k]!r}"
+                raise GussError(f"the cost of {where} must be 0 or more (0 is safe), got {cost[(*row, k)]} in {place}")
+        return _transition(obs, action, reward, cost, next_obs)
+
+    def _listed(self, costs: Mapping[str, Any], where: str) -> list[Any]:
+        """Costs by name in the order of the task's constraints."""
+        names = [constraint.name for constraint in self.task.constraints]
+        if missing := [name for name in names if name not in costs]:
+            raise GussError(
+                f"the cost of {where} (constraints {', '.join(names)}) must name every constraint, got "
+                f"{', '.join(map(str, costs)) or 'nothing'}: {', '.join(missing)} is missing"
+            )
+        return [costs[name] for name in names]
+
+    def _action(self, values: Any, lead: tuple[int, ...], where: str) -> np.ndarray:
+        actions, what = self.task.actions, f"the action of {where}"
+        labels = actions.labels if actions.shape else ()
+        array = self._array(values, (*lead, *actions.shape), np.float64, what, labels)
+        outside = actions.outside(array).reshape(math.prod(lead), -1).any(axis=1)
+        if outside.any():
+            row = int(np.argmax(outside))
+            message = f"{what} must be {_range(actions)}, got {array.reshape(-1, *actions.shape)[row].tolist()}"
+            if lead:
+                message += f" in row {row} (and {int(outside.sum()) - 1} more); clip them, or widen the task's actions"
+            raise GussError(message)
+        return actions.rounded(array)
 
     def _warn_of_missing_end(self, data: Dataset) -> None:
         if not data.knows_end and END in self.task.unknown:
@@ -237,30 +250,6 @@ class InputChecker:
                 f"the logged data have no column `terminated`, so the model of task {self.task.name!r} learns that the "
                 f"system never ends an episode itself: add the column (1 on the last row of an episode that the system "
                 f"ended, 0 elsewhere), or switch it off with Task(learns_end=False)"
-            )
-
-    def _actions(self, values: Any, count: int) -> np.ndarray:
-        actions = self.task.actions
-        action, shape = np.asarray(values), (count, *actions.shape)
-        if action.size == count * math.prod(actions.shape):
-            action = action.reshape(shape)  # one column may stand for a plain number, several for an array
-        labels = actions.labels if actions.shape else ()
-        action = self._array(action, shape, np.float64, "action of the trace", labels)
-        outside = actions.outside(action).reshape(count, -1).any(axis=1)
-        if outside.any():
-            row = int(np.argmax(outside))
-            raise GussError(
-                f"action of the trace must be {_range(actions)}, got {action[row].tolist()} "
-                f"in row {row} (and {int(outside.sum()) - 1} more); clip them, or widen the task's actions"
-            )
-        return actions.rounded(action)
-
-    def _not_negative(self, cost: np.ndarray, what: str) -> None:
-        if (cost < 0).any():
-            row, k = np.argwhere(cost < 0)[0].tolist()
-            raise GussError(
-                f"{what} must be 0 or more (0 is safe), got {cost[row, k]} in row {row}, constraint "
-                f"{self.task.constraints[k].name!r}"
             )
 
     def _array(

@@ -102,37 +102,30 @@ def _read_csv(path: Path, pick: Pick, budget: Budget) -> Table:
         lines.left = MAX_LINE
         for row in rows:
             lines.left = MAX_LINE
-            if row and len(row) != len(header):
+            if not row:
+                continue
+            if len(row) != len(header):
                 raise GussError(
                     f"{path}, line {rows.line_num}: {len(row)} values, but the first line names {len(header)}"
                 )
-            budget.take(8 * len(places) * bool(row))
-            if others and row:  # the first row shows what they hold
-                text, others = [name for i, name in others if _is_text(row[i])], []
-            for i, name, column in places if row else ():
-                try:
-                    column.append(float(row[i]))
-                except ValueError:
-                    column.append(_truth(row[i], f"{path}, line {rows.line_num}, column {name!r}"))
+            budget.take(8 * len(places))
+            if others:  # the first row shows what they hold
+                text, others = [name for i, name in others if row[i] and _number(row[i]) is None], []
+            for i, name, column in places:
+                number = _number(row[i])
+                if number is None:
+                    where = f"{path}, line {rows.line_num}, column {name!r}"
+                    raise GussError(f"{where}: expected a number, got {row[i][:50]!r}")
+                column.append(number)
     return {name: np.asarray(column) for name, column in columns.items()}, text
 
 
-def _is_text(word: str) -> bool:
+def _number(word: str) -> float | None:
+    """A number or a truth value; None for any other text."""
     try:
-        float(word or "0")
+        return float(word)
     except ValueError:
-        return word.strip().lower() not in TRUTHS
-    return False
-
-
-TRUTHS = {"true": 1.0, "false": 0.0}
-
-
-def _truth(word: str, where: str) -> float:
-    truth = TRUTHS.get(word.strip().lower())
-    if truth is None:
-        raise GussError(f"{where}: expected a number, got {word[:50]!r}")
-    return truth
+        return {"true": 1.0, "false": 0.0}.get(word.strip().lower())
 
 
 def _csv_bytes(columns: dict[str, np.ndarray]) -> bytes:

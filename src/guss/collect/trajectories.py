@@ -35,32 +35,52 @@ def from_columns(task: Task, transitions: Transition, aux: PyTree = ()) -> Traje
     return Trajectory(*transitions, none, last, stopped, valid, valid, aux)
 
 
+def logged(
+    obs: Any,
+    action: Any,
+    next_obs: Any,
+    reward: Any = None,
+    cost: Any = None,
+    *,
+    learnable: Any = None,
+    end: Any = None,
+    terminated: Any = None,
+) -> Trajectory:
+    """Logged transitions [N, …] as a trajectory. `end`: the last steps of episodes, by default the last of all."""
+    count = len(obs)
+    every = np.ones(count, bool)
+    terminated = ~every if terminated is None else np.asarray(terminated, bool)
+    end = np.arange(count) == count - 1 if end is None else np.asarray(end, bool)
+    learnable = every if learnable is None else np.asarray(learnable, bool)
+    return Trajectory(obs, action, reward, cost, next_obs, terminated, end & ~terminated, ~every, every, learnable)
+
+
 def from_steps(
     steps: Sequence[Transition], learnable: Sequence[bool], terminated: bool, task: Task, aux: Sequence[PyTree] = ()
 ) -> Trajectory:
     """One finished episode of one seed, [1, 1, T, …]. `terminated`: by the system itself. `aux`: of every step."""
-    fields: list[Any] = [np.stack(x)[None, None] for x in zip(*steps, strict=True)]
-    last = np.zeros((1, 1, len(steps)), bool)
-    last[..., -1] = True
-    stopped = last & hard_violations(task, fields[3])
-    every = np.ones_like(last)
+    obs, action, reward, cost, next_obs = (np.stack(x) for x in zip(*steps, strict=True))
+    last = np.arange(len(steps)) == len(steps) - 1
+    found = logged(obs, action, next_obs, reward, cost, learnable=learnable, terminated=last & terminated)
+    found = found._replace(stopped=last & hard_violations(task, cost))
     noted = jax.tree.map(lambda *x: np.stack(x, axis=2), *aux) if aux else ()
-    flags = (last & terminated, last & (not terminated), stopped, every, np.asarray(learnable, bool)[None, None])
-    return Trajectory(*fields, *flags, noted)  # type: ignore[call-arg]
+    return jax.tree.map(lambda x: x[None, None], found)._replace(aux=noted)
 
 
-def check_finite(task: Task, trajectory: Trajectory, first: int, seeds: Sequence[int]) -> None:
-    """Steps that took place must be finite: the error names episode, step, seed and dimension. `first`: episode."""
+def check_finite(task: Task, trajectory: Trajectory, first: int, seeds: Sequence[int], start: int = 0) -> None:
+    """Steps that took place must be finite: the error names episode, step, seed and dimension.
+
+    `first` and `start`: the numbers of the first episode and of the first step of the trajectory.
+    """
+    labels = {"next_obs": task.observations.labels, "cost": [f"constraint {c.name!r}" for c in task.constraints]}
     for name in ("next_obs", "reward", "cost"):
         values = np.asarray(getattr(trajectory, name))
         wrong = ~np.isfinite(values) & trajectory.valid.reshape(*trajectory.valid.shape, *[1] * (values.ndim - 3))
         if wrong.any():
             row, number, t, *rest = np.argwhere(wrong)[0].tolist()
-            which = f", {task.observations.labels[rest[0]]}" if rest else ""
-            if name == "cost":
-                which = f", constraint {task.constraints[rest[0]].name!r}"
+            which = "".join(f", {labels[name][i]}" for i in rest)
             raise GussError(
-                f"{name} of task {task.name!r} is not finite in episode {first + number}, step {t}, "
+                f"{name} of task {task.name!r} is not finite in episode {first + number}, step {start + t}, "
                 f"seed {seeds[row]}{which}: {values[(row, number, t, *rest)]}. Episodes before are kept."
             )
 

@@ -12,8 +12,8 @@ from gymnasium import spaces
 
 from guss.constraint import Constraint
 from guss.envs.thread_worker import AnyWorker, Failure, Worker
+from guss.envs.values import no_cost_error, reported_costs
 from guss.envs.vector_steps import VectorSteps
-from guss.envs.wrappers import cost_value
 from guss.errors import GussError
 from guss.spaces import named
 from guss.task import Task
@@ -129,31 +129,6 @@ class Adapted(VectorSteps):
         return None if spec is None else getattr(spec, "max_episode_steps", None)
 
 
-# -------------------------------------------------------------------------------------------------------------- costs
-
-
-def reported_costs(info: dict[str, Any]) -> dict[str, float] | None:
-    """The costs of one step by name: `info["costs"]`, or `info["cost"]` as "cost"; None if there are none."""
-    if isinstance(info.get("costs"), dict) and info["costs"]:
-        return {str(name): cost_value(value, f'info["costs"][{str(name)!r}]') for name, value in info["costs"].items()}
-    return {"cost": cost_value(info["cost"])} if "cost" in info else None
-
-
-def no_cost_error(name: str, info: dict[str, Any]) -> GussError:
-    """What to say to an environment without a cost, or without one that it reported before."""
-    if "costs" in info:
-        found = sorted(info["costs"]) if isinstance(info["costs"], dict) else type(info["costs"]).__name__
-        return GussError(
-            f'the environment {name} must report every cost by name on every step: info["costs"] is a dict with all of '
-            f"them, 0 where nothing is unsafe; got {found}"
-        )
-    return GussError(
-        f"the environment {name} does not say what is unsafe: `info` has {sorted(map(str, info)) or 'nothing'}; "
-        f'expected info["cost"], 1 on an unsafe step and 0 elsewhere, or info["costs"] with several by name. Or '
-        f"describe the cost in a Task (docs/own-env.md), or say --without-cost if nothing is unsafe"
-    )
-
-
 # --------------------------------------------------------------------------------------------------------- the Task
 
 
@@ -178,7 +153,9 @@ def describe(
     constraints: list[Constraint] = []
     if not without_cost:
         neutral = np.asarray(np.reshape(env.actions.neutral(), env.actions.shape), env.actions.dtype)
-        info = first_step(worker or Worker(lambda: env, owns=False), name, neutral)
+        worker = worker or Worker(lambda: env, owns=False)
+        asked(worker, f"the environment {name} fails on its first reset", "reset", 0)
+        info = asked(worker, f"the environment {name} fails on its first step", "step", neutral)[4]
         try:
             told = reported_costs(info)
         except GussError as error:
@@ -197,12 +174,6 @@ def describe(
         episode_length=length,
         learns_end=True,
     )
-
-
-def first_step(worker: AnyWorker, name: str, action: np.ndarray) -> dict[str, Any]:
-    """What an environment reports on its first step; one that cannot be reset or stepped is an error."""
-    asked(worker, f"the environment {name} fails on its first reset", "reset", 0)
-    return asked(worker, f"the environment {name} fails on its first step", "step", action)[4]
 
 
 def asked(worker: AnyWorker, failing: str, method: str, *args: Any) -> Any:

@@ -67,8 +67,9 @@ def _own(
         found = partial(make_gymnasium, name)
     else:
         raise unknown_env(name)
-    how: Any = {"episode_length": episode_length, "without_cost": without_cost}
-    return replace(spec_of(found, name, **how, process=source if process else None), source=source)
+    child = source if process else None
+    spec = spec_of(found, name, episode_length=episode_length, without_cost=without_cost, process=child)
+    return replace(spec, source=source)
 
 
 EXTRAS = {"imageio": "mujoco", "mujoco": "mujoco", "Box2D": "box2d", "swig": "box2d", "pygame": "classic-control",
@@ -117,14 +118,8 @@ class _First:
         self.env = Adapted(env)
         return self.env
 
-    def reset(self, seed: int) -> Any:
-        return self.env.reset(seed)
-
-    def step(self, action: Any) -> Any:
-        return self.env.step(action)
-
-    def close(self) -> None:
-        self.env.close()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.env, name)  # reset, step, close
 
 
 def spec_of(
@@ -156,8 +151,7 @@ def spec_of(
     try:
         if known is None:
             worker: AnyWorker = here if process is None else ProcessWorker(process)
-            how: Any = {"episode_length": episode_length, "without_cost": without_cost}
-            task = describe(env, name, **how, worker=worker)
+            task = describe(env, name, episode_length=episode_length, without_cost=without_cost, worker=worker)
         else:
             task = known.with_end(hosted=True)
             check_spaces(env, task)

@@ -43,12 +43,7 @@ def serve(handle: int) -> None:
     except BaseException as error:  # whatever an environment raises, sys.exit() included
         link.send_bytes(_failure(error))
     while (call := calls.get()) is not None and env is not None:
-        try:
-            answer = _sent(getattr(env, call[0])(*call[1]))
-        except BaseException as error:  # as above
-            link.send_bytes(_failure(error))
-        else:
-            link.send_bytes(_packed(answer))
+        link.send_bytes(_answer(env, *call))
         closed = closed or call[0] == "close"
     if env is not None and not closed and (failure := close_env(env)) is not None:
         print(f"guss: warning: {about_close(failure)}", file=sys.stderr)
@@ -79,15 +74,15 @@ def _steps_of(found: Any) -> VectorSteps:
     return VectorSteps(made[0] if isinstance(made, tuple) else made)
 
 
-def _sent(answer: Any) -> Any:
-    """An answer without those parts of `info` that nobody reads."""
-    if not isinstance(answer, tuple) or not isinstance(answer[-1], dict):
-        return answer
-    info = {str(key): value if key in REPORTED else None for key, value in answer[-1].items()}
-    return *answer[:-1], info
-
-
-def _packed(answer: Any) -> bytes:
+def _answer(env: VectorSteps, method: str, args: tuple[Any, ...]) -> bytes:
+    """What a call returns, without those parts of `info` that nobody reads; or a Failure."""
+    try:
+        answer = getattr(env, method)(*args)
+        if isinstance(answer, tuple) and isinstance(answer[-1], dict):
+            info = {str(key): value if key in REPORTED else None for key, value in answer[-1].items()}
+            answer = (*answer[:-1], info)
+    except BaseException as error:  # whatever an environment raises
+        return _failure(error)
     try:
         return pickle.dumps(answer)
     except Exception as error:  # objects of the environment say themselves how they are pickled

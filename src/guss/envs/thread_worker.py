@@ -84,13 +84,9 @@ class Worker:
             return self._answers.get(timeout=timeout)
         except queue.Empty:
             self.lost = True
-            self._give_up()
+            thread = ctypes.c_ulong(self._thread.ident or 0)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(_GiveUp))
             return Failure.timeout("a step", timeout)
-
-    def _give_up(self) -> None:
-        number = self._thread.ident
-        if number is not None:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(number), ctypes.py_object(_GiveUp))
 
 
 def _serve(make: Callable[[], Any], owns: bool, calls: queue.SimpleQueue[Any], answers: queue.SimpleQueue[Any]) -> None:

@@ -6,6 +6,8 @@ a cost that answers to one dimension alone, in the same way in every state, has 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -51,7 +53,7 @@ def find_thresholds(task: Task, obs: np.ndarray, action: np.ndarray) -> list[Thr
     for constraint in task.constraints:
         if not constraint.learned:
             params = [float(x) for x in map(np.asarray, constraint.cost.params.values()) if x.ndim == 0]
-            probe = _Probe(constraint.cost, np.asarray(obs[rows], np.float32), np.asarray(action[rows]))
+            probe = partial(_unsafe, constraint.cost, np.asarray(obs[rows], np.float32), np.asarray(action[rows]))
             tries = (_threshold(probe, _ranges(task, obs, params, reach)) for reach in REACHES)
             limits = next((each for each in tries if each is not None), None)
             found += [] if limits is None else [Threshold(constraint.name, *limits)]
@@ -70,19 +72,16 @@ def _ranges(task: Task, obs: np.ndarray, params: list[float], reach: float) -> n
     return np.stack([np.maximum(ends[:, 0], bounds[:, 0]), np.minimum(ends[:, 1], bounds[:, 1])], axis=1)
 
 
-class _Probe:
-    """Whether states are unsafe by one cost if a dimension of each had another value."""
+Probe = Callable[[int, np.ndarray], np.ndarray]
+"""From a dimension and G values of it to where K states are unsafe with that value, [K, G]."""
 
-    def __init__(self, cost: Any, obs: np.ndarray, action: np.ndarray) -> None:
-        self.cost, self.obs, self.action = cost, obs, action
 
-    def __call__(self, dim: int, values: np.ndarray) -> np.ndarray:
-        """[K states, G values]."""
-        return np.asarray(_unsafe(self.cost, self.obs, self.action, np.int32(dim), np.asarray(values, np.float32)))
+def _unsafe(cost: Any, obs: np.ndarray, action: np.ndarray, dim: int, values: np.ndarray) -> np.ndarray:
+    return np.asarray(_unsafe_with(cost, obs, action, np.int32(dim), np.asarray(values, np.float32)))
 
 
 @jax.jit
-def _unsafe(cost: Any, obs: Any, action: Any, dim: Any, values: Any) -> Any:
+def _unsafe_with(cost: Any, obs: Any, action: Any, dim: Any, values: Any) -> Any:
     def one(obs: Any, action: Any, value: Any) -> Any:
         changed = obs.at[dim].set(value)
         return jnp.asarray(cost(changed, action, changed), jnp.float32) > 0
@@ -90,7 +89,7 @@ def _unsafe(cost: Any, obs: Any, action: Any, dim: Any, values: Any) -> Any:
     return jax.vmap(lambda o, a: jax.vmap(lambda value: one(o, a, value))(values))(obs, action)
 
 
-def _threshold(probe: _Probe, ranges: np.ndarray) -> tuple[int, float, float] | None:
+def _threshold(probe: Probe, ranges: np.ndarray) -> tuple[int, float, float] | None:
     """The dimension that a cost depends on and between which values it is 0; None if it is no threshold."""
     answers: list[tuple[int, np.ndarray, np.ndarray]] = []
     for dim, (low, high) in enumerate(ranges):
@@ -112,7 +111,7 @@ def _threshold(probe: _Probe, ranges: np.ndarray) -> tuple[int, float, float] | 
     return (dim, -np.inf, ends[0]) if safe[0] else (dim, ends[0], np.inf)
 
 
-def _edge(probe: _Probe, dim: int, low: float, high: float) -> float:
+def _edge(probe: Probe, dim: int, low: float, high: float) -> float:
     """Where the answer changes between two values: the last float32 that is still safe."""
     for _ in range(REFINEMENTS):
         values = np.linspace(low, high, POINTS).astype(np.float32)

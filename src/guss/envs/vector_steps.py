@@ -7,38 +7,23 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from guss.envs.wrappers import five_values, one_number
+from guss.envs.values import check_parts, five_values, one_number, reset_values
 from guss.errors import GussError
-
-PARTS = ("observation_space", "action_space", "reset", "step")
 
 
 class VectorSteps:
     """An environment with vectors in and out, and five values a step, the fifth with the costs."""
 
     def __init__(self, env: Any) -> None:
-        missing = [name for name in PARTS if not hasattr(env, name)]
-        if missing:
-            what = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
-            raise NotAnEnvironmentError(
-                f"{what} is not an environment: it has no {' and no '.join(missing)} "
-                f"(expected a gymnasium.Env, or something with the same parts)"
-            )
+        check_parts(env)
         self.env = env
         self.action_start = getattr(getattr(env, "unwrapped", env), "task_action_start", None)
         """What the environment's discrete action 0 is for a Task, in every dimension; None: they count alike."""
 
     def reset(self, seed: int | None) -> tuple[np.ndarray, dict[str, Any]]:
         """The first observation, and what else it says."""
-        result = self.env.reset(seed=seed)
-        if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)):
-            pair = isinstance(result, tuple) and len(result) == 2
-            came = f"a pair with {type(result[1]).__name__} as info" if pair else type(result).__name__
-            raise GussError(
-                f"reset of {name_of(self.env)} must return (observation, info), info a dict, got {came}; Gym before "
-                f"0.26 returned the observation alone"
-            )
-        return self._vector(result[0]), result[1]
+        obs, info = reset_values(self.env.reset(seed=seed), name_of(self.env))
+        return self._vector(obs), info
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One step; six values, as Safety-Gymnasium's (the cost third), become five."""
@@ -106,10 +91,6 @@ class VectorSteps:
                 f"{name_of(self.env)} gave an observation of {flat.size} numbers, its space {space} has {size}"
             )
         return flat
-
-
-class NotAnEnvironmentError(GussError):
-    """Something that lacks spaces, `reset` or `step`."""
 
 
 def action_for(space: Any, action: Any) -> Any:

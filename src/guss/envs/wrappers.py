@@ -7,8 +7,7 @@ speed an actuator really has), it can show it as part of the observation, and do
 from __future__ import annotations
 
 import copy
-import math
-import numbers
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -18,13 +17,14 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from gymnasium.utils import RecordConstructorArgs
 
+from guss.envs.values import check_parts, five_values, reset_values
 from guss.errors import GussError
 
 AnyEnv = gymnasium.Env[Any, Any]
 Step = tuple[Any, Any, bool, bool, dict[str, Any]]
 
 
-class ObservationHistory(gymnasium.Wrapper[np.ndarray, Any, np.ndarray, Any], RecordConstructorArgs):
+class ObservationHistory(gymnasium.ObservationWrapper[np.ndarray, Any, np.ndarray], RecordConstructorArgs):
     """The observation is the last `steps` observations one after another, oldest first.
 
     For systems whose speed or trend is not observed. At a reset the first observation stands for those before it.
@@ -42,19 +42,18 @@ class ObservationHistory(gymnasium.Wrapper[np.ndarray, Any, np.ndarray, Any], Re
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """The first observation, repeated."""
-        obs, info = self.env.reset(seed=seed, options=options)
-        assert self._last.maxlen is not None
-        self._last.extend([np.array(obs)] * self._last.maxlen)
-        return np.concatenate(self._last), info
+        self._last.clear()
+        return super().reset(seed=seed, options=options)
 
-    def step(self, action: Any) -> Step:
+    def observation(self, observation: np.ndarray) -> np.ndarray:
         """The newest observation comes last, the oldest is forgotten."""
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        self._last.append(np.array(obs))  # a copy: environments may reuse theirs
-        return np.concatenate(self._last), reward, terminated, truncated, info
+        assert self._last.maxlen is not None
+        times = 1 if self._last else self._last.maxlen
+        self._last.extend([np.array(observation)] * times)  # a copy: environments may reuse theirs
+        return np.concatenate(self._last)
 
 
-class _ShowsActions(gymnasium.Wrapper[Any, Any, Any, Any]):
+class _HeldActions(gymnasium.Wrapper[Any, Any, Any, Any]):
     """What wrappers that hold actions back have in common: an action to begin with, and showing what is held."""
 
     def __init__(self, env: AnyEnv, held: int, show: bool, idle: Any) -> None:
@@ -69,6 +68,23 @@ class _ShowsActions(gymnasium.Wrapper[Any, Any, Any, Any]):
             low = np.concatenate([space.low, *[self._low] * held], dtype=kind)
             high = np.concatenate([space.high, *[self._high] * held], dtype=kind)
             self.observation_space = Box(low, high, dtype=kind)
+        self._held: deque[Any] = deque([self.idle] * held, maxlen=held)
+
+    @abstractmethod
+    def _next(self, action: Any) -> Any:
+        """The action that acts now; `_held` is brought up to date."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Only idle actions are held."""
+        obs, info = self.env.reset(seed=seed, options=options)
+        self._held.extend([self.idle] * len(self._held))
+        return self._shown(obs), info
+
+    def step(self, action: Any) -> Step:
+        """One step with the action that acts now, which is `info["applied_action"]`."""
+        applied = self._next(self._checked(action))
+        obs, reward, terminated, truncated, info = self.env.step(copy.copy(applied))
+        return self._shown(obs), reward, terminated, truncated, {**info, "applied_action": copy.copy(applied)}
 
     def _begin_with(self, idle: Any) -> Any:
         space: Any = self.env.action_space
@@ -88,13 +104,13 @@ class _ShowsActions(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise GussError(f"{self._name}: {what} must be finite and of shape {space.shape}, got {action!r}")
         return array if array.shape else space.dtype.type(array)
 
-    def _shown(self, obs: Any, held: Any) -> Any:
+    def _shown(self, obs: Any) -> Any:
         if not self.show:
             return obs
-        return np.concatenate([obs, *(np.atleast_1d(action) for action in held)], dtype=self.observation_space.dtype)
+        return np.concatenate([obs, *map(np.atleast_1d, self._held)], dtype=self.observation_space.dtype)
 
 
-class ActionDelay(_ShowsActions, RecordConstructorArgs):
+class ActionDelay(_HeldActions, RecordConstructorArgs):
     """An action takes effect `steps` steps later; until the first one does, `idle` acts (zero, or a Discrete's start).
 
     The actions on their way are appended to the observation as numbers, the next one first: without them the same
@@ -105,25 +121,15 @@ class ActionDelay(_ShowsActions, RecordConstructorArgs):
         RecordConstructorArgs.__init__(self, steps=steps, show=show, idle=idle)
         _at_least_one("ActionDelay", steps)
         super().__init__(env, steps, show, idle)
-        self._pending: deque[Any] = deque([self.idle] * steps, maxlen=steps)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Only idle actions are on their way."""
-        obs, info = self.env.reset(seed=seed, options=options)
-        self._pending.extend([self.idle] * len(self._pending))
-        return self._shown(obs, self._pending), info
-
-    def step(self, action: Any) -> Step:
+    def _next(self, action: Any) -> Any:
         """The oldest action on its way acts, this one joins the end."""
-        new = self._checked(action)
-        applied = self._pending[0]
-        self._pending.append(new)
-        obs, reward, terminated, truncated, info = self.env.step(copy.copy(applied))
-        info = {**info, "applied_action": copy.copy(applied)}
-        return self._shown(obs, self._pending), reward, terminated, truncated, info
+        applied = self._held[0]
+        self._held.append(action)
+        return applied
 
 
-class ActionRateLimit(_ShowsActions, RecordConstructorArgs):
+class ActionRateLimit(_HeldActions, RecordConstructorArgs):
     """Continuous actions change by at most `per_step` a step (a number, or one a dimension, in the action's unit).
 
     It begins at `idle` (zero, or the nearest to it within the bounds). The action that acted is
@@ -142,21 +148,13 @@ class ActionRateLimit(_ShowsActions, RecordConstructorArgs):
                 f"dimensions of the action, got {per_step!r}"
             )
         super().__init__(env, 1, show, idle)
-        self._now = self.idle
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The actuator stands at idle."""
-        obs, info = self.env.reset(seed=seed, options=options)
-        self._now = self.idle
-        return self._shown(obs, [self._now]), info
-
-    def step(self, action: Any) -> Step:
+    def _next(self, action: Any) -> Any:
         """As near to the action as the limit allows."""
-        change = np.clip(self._checked(action) - self._now, -self.per_step, self.per_step)
-        self._now = np.clip(self._now + change, self._low, self._high).astype(self.idle.dtype)
-        obs, reward, terminated, truncated, info = self.env.step(self._now.copy())
-        info = {**info, "applied_action": self._now.copy()}
-        return self._shown(obs, [self._now]), reward, terminated, truncated, info
+        now = self._held[0]
+        change = np.clip(action - now, -self.per_step, self.per_step)
+        self._held.append(np.clip(now + change, self._low, self._high).astype(self.idle.dtype))
+        return self._held[0]
 
 
 class RedButton(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
@@ -212,9 +210,7 @@ class FiveValues(gymnasium.Env[Any, Any]):
     """
 
     def __init__(self, env: Any) -> None:
-        missing = [name for name in ("observation_space", "action_space", "reset", "step") if not hasattr(env, name)]
-        if missing:
-            raise GussError(f"FiveValues: {type(env).__name__} is not an environment, it has no {', '.join(missing)}")
+        check_parts(env)
         self.env = env
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.metadata = getattr(env, "metadata", {"render_modes": []})
@@ -229,12 +225,7 @@ class FiveValues(gymnasium.Env[Any, Any]):
         """As the environment does it."""
         super().reset(seed=seed)
         first = self.env.reset(seed=seed) if options is None else self.env.reset(seed=seed, options=options)
-        if not isinstance(first, tuple) or len(first) != 2:
-            raise GussError(
-                f"FiveValues: reset must return (obs, info), {type(self.env).__name__} returned "
-                f"{type(first).__name__}; older Gym environments return the observation alone"
-            )
-        return first
+        return reset_values(first, type(self.env).__name__)
 
     def step(self, action: Any) -> Step:
         """Five values, the cost among `info`."""
@@ -248,45 +239,6 @@ class FiveValues(gymnasium.Env[Any, Any]):
         """Close the environment, if it can be closed."""
         if hasattr(self.env, "close"):
             self.env.close()
-
-
-def five_values(values: Any, name: str) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """What a step returned, of one environment or of several, as five values; of six the cost goes into `info`."""
-    count = len(values) if isinstance(values, tuple) else 0
-    if count not in (5, 6):
-        came = f"{count} values" if count else type(values).__name__
-        raise GussError(
-            f"step of {name} must return (observation, reward, terminated, truncated, info), or six values with the "
-            f"cost third, got {came}; Gym before 0.26 had 4"
-        )
-    info = values[-1]
-    if not isinstance(info, dict):
-        raise GussError(f"step of {name} must return `info` as a dict, its last value, got {type(info).__name__}")
-    if count == 5:
-        return values
-    obs, reward, cost, terminated, truncated, _ = values
-    told = cost_value(cost, f"the third of the six values of {name}, the cost,")
-    return obs, reward, terminated, truncated, {**info, "cost": told}
-
-
-def one_number(value: Any) -> float | None:
-    """A number, a bool or an array of one of them as a float; None for anything else."""
-    try:
-        array = np.asarray(float(value) if isinstance(value, numbers.Real) else value)
-    except ValueError:  # lists of different lengths
-        return None
-    return float(array.reshape(())) if array.size == 1 and array.dtype.kind in "fiub" else None
-
-
-def cost_value(value: Any, where: str = 'info["cost"]') -> float:
-    """A reported cost as one finite number. What is not a number must not count as safe, so it is an error."""
-    number = one_number(value)
-    if number is None:
-        raise GussError(f"{where} must be one number, 1 on an unsafe step and 0 elsewhere, got {value!r}")
-    if not 0.0 <= number < math.inf:
-        wrong = "is negative" if number < 0.0 else "is not finite"
-        raise GussError(f"{where} {wrong}: {value!r}; a cost is 1 on an unsafe step and 0 elsewhere")
-    return number
 
 
 def _at_least_one(who: str, steps: int) -> None:

@@ -1,0 +1,101 @@
+"""What environments return: checked, in one form, and errors that say what is wrong with it. Without JAX."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+
+from guss.errors import GussError
+
+PARTS = ("observation_space", "action_space", "reset", "step")
+
+
+class NotAnEnvironmentError(GussError):
+    """Something that lacks spaces, `reset` or `step`."""
+
+
+def check_parts(env: Any) -> None:
+    """Raise if something is not an environment."""
+    missing = [name for name in PARTS if not hasattr(env, name)]
+    if missing:
+        what = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
+        raise NotAnEnvironmentError(
+            f"{what} is not an environment: it has no {' and no '.join(missing)} "
+            f"(expected a gymnasium.Env, or something with the same parts)"
+        )
+
+
+def reset_values(values: Any, name: str) -> tuple[Any, dict[str, Any]]:
+    """What a reset returned: the observation and `info`."""
+    pair = isinstance(values, tuple) and len(values) == 2
+    if not pair or not isinstance(values[1], dict):
+        came = f"a pair with {type(values[1]).__name__} as info" if pair else type(values).__name__
+        raise GussError(
+            f"reset of {name} must return (observation, info), info a dict, got {came}; Gym before 0.26 returned the "
+            f"observation alone"
+        )
+    return values
+
+
+def five_values(values: Any, name: str) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """What a step returned, of one environment or of several, as five values; of six the cost goes into `info`."""
+    count = len(values) if isinstance(values, tuple) else 0
+    if count not in (5, 6):
+        came = f"{count} values" if count else type(values).__name__
+        raise GussError(
+            f"step of {name} must return (observation, reward, terminated, truncated, info), or six values with the "
+            f"cost third, got {came}; Gym before 0.26 had 4"
+        )
+    info = values[-1]
+    if not isinstance(info, dict):
+        raise GussError(f"step of {name} must return `info` as a dict, its last value, got {type(info).__name__}")
+    if count == 5:
+        return values
+    obs, reward, cost, terminated, truncated, _ = values
+    told = cost_value(cost, f"the third of the six values of {name}, the cost,")
+    return obs, reward, terminated, truncated, {**info, "cost": told}
+
+
+def one_number(value: Any) -> float | None:
+    """A number, a bool or an array of one of them as a float; None for anything else."""
+    try:
+        array = np.asarray(float(value) if isinstance(value, numbers.Real) else value)
+    except ValueError:  # lists of different lengths
+        return None
+    return float(array.reshape(())) if array.size == 1 and array.dtype.kind in "fiub" else None
+
+
+def cost_value(value: Any, where: str = 'info["cost"]') -> float:
+    """A reported cost as one finite number. What is not a number must not count as safe, so it is an error."""
+    number = one_number(value)
+    if number is None:
+        raise GussError(f"{where} must be one number, 1 on an unsafe step and 0 elsewhere, got {value!r}")
+    if not 0.0 <= number < math.inf:
+        wrong = "is negative" if number < 0.0 else "is not finite"
+        raise GussError(f"{where} {wrong}: {value!r}; a cost is 1 on an unsafe step and 0 elsewhere")
+    return number
+
+
+def reported_costs(info: dict[str, Any]) -> dict[str, float] | None:
+    """The costs of one step by name: `info["costs"]`, or `info["cost"]` as "cost"; None if there are none."""
+    if isinstance(info.get("costs"), dict) and info["costs"]:
+        return {str(name): cost_value(value, f'info["costs"][{str(name)!r}]') for name, value in info["costs"].items()}
+    return {"cost": cost_value(info["cost"])} if "cost" in info else None
+
+
+def no_cost_error(name: str, info: dict[str, Any]) -> GussError:
+    """What to say to an environment without a cost, or without one that it reported before."""
+    if "costs" in info:
+        found = sorted(info["costs"]) if isinstance(info["costs"], dict) else type(info["costs"]).__name__
+        return GussError(
+            f'the environment {name} must report every cost by name on every step: info["costs"] is a dict with all of '
+            f"them, 0 where nothing is unsafe; got {found}"
+        )
+    return GussError(
+        f"the environment {name} does not say what is unsafe: `info` has {sorted(map(str, info)) or 'nothing'}; "
+        f'expected info["cost"], 1 on an unsafe step and 0 elsewhere, or info["costs"] with several by name. Or '
+        f"describe the cost in a Task (docs/own-env.md), or say --without-cost if nothing is unsafe"
+    )
