@@ -179,7 +179,7 @@ class Agent:
         if not self.method.plans:
             states, t = self.method.acting(self.state), np.int32(self._open.acts)
             keys = self._key_steps[None, None]
-            action, self._carry, aux = act_all(self.method, states, self._carry, obs[None, None], keys, t)
+            action, self._carry, aux = act_all(self.method, states, keys, self._carry, obs[None, None], t)
             self._open.aux.append(aux)
             return np.asarray(np.asarray(action)[0, 0]), None
         arguments = self._plan_arguments(obs)

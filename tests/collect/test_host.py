@@ -121,11 +121,11 @@ def keys(seeds=2, num_envs=1):
 def test_environments_stepped_together_do_what_single_ones_do(num_envs):
     envs = make_envs(cart_task(), ENVS["cart"].item, (3, 4), 60.0, num_envs)
     act = exploring(cart_task(), keys(2, num_envs), "smooth")
-    trajectory, failures = play([(envs, act)], 2)
+    trajectory, failures = play([(envs, act, ())], 2)
     assert failures == {}
-    each = [act(np.zeros((2 * num_envs, 2), np.float32), t) for t in range(LENGTH)]
-    assert all(aux == () for _, aux in each)
-    actions = np.stack([action for action, _ in each], axis=1).reshape(2, num_envs, LENGTH, 1)
+    each = [act((), np.zeros((2 * num_envs, 2), np.float32), t) for t in range(LENGTH)]
+    assert all(aux == () for _, _, aux in each)
+    actions = np.stack([action for action, _, _ in each], axis=1).reshape(2, num_envs, LENGTH, 1)
     np.testing.assert_array_equal(trajectory.action, actions)
     assert trajectory.lengths.tolist() == [[LENGTH] * num_envs] * 2
     assert not trajectory.terminated.any()
@@ -148,7 +148,7 @@ def test_environments_stepped_together_do_what_single_ones_do(num_envs):
 def test_costs_are_the_environments_own_or_the_tasks(env):
     """By name, as a single number, or by the Task's functions where the environment tells none."""
     envs = make_envs(cart_task(), ENVS[env].item, (0, 1, 2), 60.0)
-    trajectory, _ = play([(envs, lambda obs, t: (np.ones((3, 1), np.float32), ()))], 0)
+    trajectory, _ = play([(envs, lambda carries, obs, t: (np.ones((3, 1), np.float32), carries, ()), ())], 0)
     assert trajectory.cost.shape == (3, 1, LENGTH, 1)
     np.testing.assert_array_equal(trajectory.cost[..., 0], trajectory.next_obs[..., 0] > 1.0)
     assert trajectory.cost.any()

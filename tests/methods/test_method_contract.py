@@ -241,7 +241,7 @@ def test_all_seeds_at_once_are_the_seeds_one_by_one(name):
     acting, episodes = method.acting(states), keys_of(method, len(SEEDS))
     key_steps, carries = begin_all(method, acting, episodes)
     obs = jnp.full((*episodes.shape, 2), 0.1)
-    actions, _, _ = act_all(method, acting, carries, obs, key_steps, np.int32(3))
+    actions, _, _ = act_all(method, acting, key_steps, carries, obs, np.int32(3))
     one = jax.jit(lambda *x: method.act(*x))
     for row, env in np.ndindex(episodes.shape):
         state = seed_of(acting, row)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
 from guss import keys as streams
 from guss.collect.exploration import explore_episodes
-from guss.collect.trajectories import from_columns, over_episodes
+from guss.collect.trajectories import from_columns
 from guss.compilation import Ahead
 from guss.errors import GussError
 from guss.method import Method
@@ -53,7 +53,7 @@ def _step(
 
 @jax.jit
 def _begin_all(method: Method, task: Task, states: PyTree, keys: Key[Array, "S E"]) -> EpisodeCarry:
-    return over_episodes(partial(_begin, method, task), states, keys)
+    return jax.vmap(jax.vmap(partial(_begin, method, task), in_axes=(None, 0)))(states, keys)
 
 
 @partial(jax.jit, static_argnames="num_steps", donate_argnames="carries")

@@ -15,7 +15,7 @@ from guss import keys as streams
 from guss.collect.compiled import EPISODES
 from guss.collect.exploration import explore
 from guss.collect.host_envs import HostEnvs, make_envs
-from guss.collect.trajectories import check_finite, over_episodes
+from guss.collect.trajectories import check_finite
 from guss.compilation import AT_ONCE, QUICKLY, Ahead
 from guss.envs import EnvSpec
 from guss.method import Method
@@ -24,52 +24,45 @@ from guss.types import Actions, Trajectory
 
 Failures = dict[tuple[int, int], str]
 """By seed and episode, as rows: what went wrong with the environment."""
-Actor = Callable[[np.ndarray, int], tuple[Any, PyTree]]
-"""Observations [N, D] and the step to actions [N, …] and aux; they may still be under way when it returns."""
+Actor = Callable[[PyTree, np.ndarray, np.int32], tuple[Any, PyTree, PyTree]]
+"""Carries [S, E, …], observations [S, E, D] and the step to actions, carries and aux, [S, E, …] each.
+
+What it returns may still be under way.
+"""
 
 
 @jax.jit
 def act_all(
     method: Method,
     states: PyTree,
+    keys: Key[Array, "S E"],
     carries: PyTree,
     obs: Float[Array, "S E D"],
-    keys: Key[Array, "S E"],
     t: Int[Array, ""],
 ) -> tuple[Array, PyTree, PyTree]:
-    """Actions, carries and aux of all seeds and episodes, [S, E, …], at step `t`; `keys`: of the episodes' steps."""
+    """Actions, carries and aux of all seeds and episodes, [S, E, …], at step `t`; `keys`: of the episodes' steps.
+
+    The usual case of one episode for each seed has a single batch axis, which is faster.
+    """
     keys_act = jax.vmap(jax.vmap(streams.act, in_axes=(0, None)), in_axes=(0, None))(keys, t)
-    return over_episodes(method.act, states, carries, obs, keys_act)
+    if keys.shape[1] > 1:
+        return jax.vmap(jax.vmap(method.act, in_axes=(None, 0, 0, 0)))(states, carries, obs, keys_act)
+    first = jax.tree.map(lambda x: x[:, 0], (carries, obs, keys_act))
+    return jax.tree.map(lambda x: x[:, None], jax.vmap(method.act)(states, *first))
 
 
 @partial(jax.jit, compiler_options=AT_ONCE)
 def begin_all(method: Method, states: PyTree, keys: Key[Array, "S E"]) -> tuple[Key[Array, "S E"], PyTree]:
     """Keys of the episodes' steps, and the method's carries before the first."""
-
-    def one(state: PyTree, key: Array) -> Any:
-        return streams.steps(key), method.begin(state, key)
-
-    return over_episodes(one, states, keys)
+    carries = jax.vmap(jax.vmap(method.begin, in_axes=(None, 0)))(states, keys)
+    return jax.vmap(jax.vmap(streams.steps))(keys), carries
 
 
 def lower_acting(method: Method, states: PyTree, task: Task, keys: Key[Array, "S E"]) -> Any:
-    """What `acting` calls with such arguments, to be compiled."""
+    """What `HostCollector.collect` calls with such arguments, to be compiled."""
     obs = np.zeros((*keys.shape, task.observations.size), np.float32)
     keys_steps, carries = jax.eval_shape(begin_all, method, states, keys)
-    return act_all.lower(method, states, carries, obs, keys_steps, np.int32(0))
-
-
-def acting(method: Method, states: PyTree, keys: Key[Array, "S E"]) -> Actor:
-    """The method acts; `keys`: of the episodes."""
-    keys_steps, carries = begin_all(method, states, keys)
-
-    def act(obs: np.ndarray, t: int) -> tuple[Any, PyTree]:
-        nonlocal carries
-        rows = obs.reshape(*keys.shape, -1)
-        action, carries, aux = act_all(method, states, carries, rows, keys_steps, np.int32(t))
-        return action, aux
-
-    return act
+    return act_all.lower(method, states, keys_steps, carries, obs, np.int32(0))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 3), compiler_options=QUICKLY)
@@ -80,25 +73,20 @@ def _random_actions(actions: Actions, steps: int, keys: Key[Array, "N"], how: st
 def exploring(task: Task, keys: Key[Array, "S E"], how: str) -> Actor:
     """Actions are random."""
     actions = np.asarray(_random_actions(task.actions, task.episode_length, keys.reshape(-1), how))
-    return lambda _, t: (actions[:, t], ())
+    return lambda carries, obs, t: (actions[:, t], carries, ())
 
 
 class _Episodes:
     """Episodes of one group of environments under way, one for each."""
 
-    def __init__(self, envs: HostEnvs, act: Actor, number: int) -> None:
-        self.envs, self.act, self.number = envs, act, number
+    def __init__(self, envs: HostEnvs, act: Actor, carries: PyTree, number: int) -> None:
+        self.envs, self.act, self.carries, self.number = envs, act, carries, number
         self.running = np.ones(len(envs.seeds), bool)
         self.failed = dict[int, str]()
         self.steps: list[Trajectory] = []  # [N, …] each
+        self.actions: Any = None
         self.aux: list[PyTree] = []  # [S, E, …] each
         self.obs = envs.reset(number)
-        self.choose()
-
-    def choose(self) -> None:
-        """Begin to choose the next actions."""
-        self.actions, aux = self.act(self.obs, len(self.steps))
-        self.aux.append(aux)
 
     def step(self) -> None:
         """Take the actions that were chosen."""
@@ -132,20 +120,25 @@ class _Episodes:
 
 
 def play(
-    groups: Sequence[tuple[HostEnvs, Actor]], number: int, on_step: Callable[[int], Any] | None = None
+    groups: Sequence[tuple[HostEnvs, Actor, PyTree]], number: int, on_step: Callable[[int], Any] | None = None
 ) -> tuple[Trajectory, Failures]:
-    """One episode in every environment. Actions of one group are planned while the environments of another step."""
-    episodes = [_Episodes(envs, act, number) for envs, act in groups]
-    for t in range(groups[0][0].task.episode_length):
+    """One episode in every environment. Actions of one group are planned while the environments of another step.
+
+    Of each group: its environments, how it acts, and the carries to begin with.
+    """
+    episodes = [_Episodes(*group, number) for group in groups]
+    for t in range(groups[0][0].task.episode_length + 1):
         running = [each for each in episodes if each.running.any()]
         if not running:
             break
         for each in running:
-            each.step()
-            if each.running.any():
-                each.choose()
-        if on_step is not None:
-            on_step(t + 1)
+            if t > 0:
+                each.step()
+            if each.running.any():  # begin to choose the next actions
+                each.actions, each.carries, aux = each.act(each.carries, each.apart(each.obs), np.int32(t))
+                each.aux.append(aux)
+        if t > 0 and on_step is not None:
+            on_step(t)
     failures, first = Failures(), 0
     for each in episodes:
         for row, why in each.failed.items():
@@ -182,15 +175,16 @@ class HostCollector:
         groups = []
         for envs, rows in zip(self.env_groups, self.rows, strict=True):
             mine = states if len(self.rows) == 1 else jax.tree.map(operator.itemgetter(rows), states)
-            groups.append((envs, acting(method, mine, keys[rows])))
+            keys_steps, carries = begin_all(method, mine, keys[rows])
+            groups.append((envs, partial(act_all, method, mine, keys_steps), carries))
         return play(groups, number, on_step)
 
     def explore(
         self, keys: Key[Array, "S E"], how: str, number: int, on_step: Any = None
     ) -> tuple[Trajectory, Failures]:
         """Episodes with random actions."""
-        actors = [exploring(self.task, keys[rows], how) for rows in self.rows]
-        return play(list(zip(self.env_groups, actors, strict=True)), number, on_step)
+        pairs = zip(self.env_groups, self.rows, strict=True)
+        return play([(envs, exploring(self.task, keys[rows], how), ()) for envs, rows in pairs], number, on_step)
 
     def compile_ahead(self, ahead: Ahead, method: Method, states: PyTree, keys: Key[Array, "S E"]) -> None:
         """Begin to compile what `collect` runs; not for several groups, which have states of another size."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -83,17 +83,6 @@ def check_finite(task: Task, trajectory: Trajectory, first: int, seeds: Sequence
                 f"{name} of task {task.name!r} is not finite in episode {first + number}, step {start + t}, "
                 f"seed {seeds[row]}{which}: {values[(row, number, t, *rest)]}. Episodes before are kept."
             )
-
-
-def over_episodes(function: Callable[..., Any], states: PyTree, *rest: PyTree) -> Any:
-    """`function(state, …)` of one episode for all seeds and episodes: `states` [S, …], the others [S, E, …].
-
-    The usual case of one episode for each seed has a single batch axis, which is faster.
-    """
-    if jax.tree.leaves(rest)[0].shape[1] > 1:
-        return jax.vmap(jax.vmap(function, in_axes=(None, *[0] * len(rest))))(states, *rest)
-    first = jax.tree.map(lambda x: x[:, 0], rest)
-    return jax.tree.map(lambda x: x[:, None], jax.vmap(function)(states, *first))
 
 
 class EpisodeMetrics(NamedTuple):
