@@ -83,7 +83,6 @@ def test_commands_check_their_folder_first(bad_places, guss_here, command, place
 FILES = {
     "export": ("export", "run", "--out"),
     "replay": ("replay", "run", "--out"),
-    "bench": ("bench", "--parts", "startup", "--out"),
     "pack": ("pack", "run", "--out"),
     "report": ("report", "runs", "--out"),
 }

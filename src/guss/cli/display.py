@@ -219,33 +219,6 @@ def print_packed(console: Console, packed: list[Any]) -> None:
     console.print(Text(f"  {packed[0].folder.parent}"), soft_wrap=True)
 
 
-def print_bench(console: Console, record: dict[str, Any]) -> None:
-    """Benchmark figures as tables."""
-    from guss.bench.clock import in_words
-    from guss.bench.environments import in_words as told
-
-    if record["rows"]:
-        table = Table(title="Best of many, taking turns; in brackets the median", title_justify="left")
-        table.add_column("case")
-        table.add_column("guss", justify="right")
-        table.add_column("against")
-        table.add_column("takes", justify="right")
-        table.add_column("", justify="right")
-        for row in record["rows"]:
-            ours, peer, said = in_words(row)
-            table.add_row(row["case"], ours, row["peer"], peer, said)
-        console.print(table)
-    for name, ms in record.get("startup", {}).items():
-        console.print(f"  {name}: {ms:,.0f} ms", highlight=False)
-    if "environments" in record:
-        console.print(f"  {told(record['environments'])}", highlight=False, soft_wrap=True)
-    for point in record.get("scaling", ()):
-        console.print(
-            f"  {point['axis']} {point['value']:,}: {point['ms']:,.2f} ms, {point['program_mb']:,.1f} MB",
-            highlight=False,
-        )
-
-
 def print_findings(env: str, findings: dict[str, list[Any]], problems: int, flags: str) -> None:
     """What `guss check-env` found, in words, and what to do next."""
     console = make_console()

@@ -16,7 +16,6 @@ from typing import Any
 import tyro
 
 import guss
-from guss.cli.bench import Bench
 from guss.cli.check_env import CheckEnv
 from guss.cli.eval import Eval
 from guss.cli.export import Export
@@ -50,7 +49,6 @@ COMMANDS = {
     "check-env": CheckEnv,
     "init": Init,
     "plan": Plan,
-    "bench": Bench,
     "list": List,
 }
 
