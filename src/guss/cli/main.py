@@ -22,6 +22,7 @@ from guss.cli.export import Export
 from guss.cli.fit import Fit
 from guss.cli.init import Init
 from guss.cli.list import List
+from guss.cli.options import print_warning
 from guss.cli.pack import Pack
 from guss.cli.plan import Plan
 from guss.cli.replay import Replay
@@ -90,7 +91,7 @@ _show_other = warnings.showwarning
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     """Our own warnings in one line, without the place in the code that they come from."""
     if issubclass(category, GussWarning):
-        print(f"guss: warning: {message}", file=sys.stderr)
+        print_warning(message)
     else:
         _show_other(message, category, *where, **more)
 
@@ -101,7 +102,7 @@ def raised_by_guss(error: OSError) -> bool:
     library = (sysconfig.get_path("stdlib"), "<frozen")
     while frames and frames[-1].startswith(library) and "site-packages" not in frames[-1]:
         frames.pop()
-    return bool(frames) and Path(frames[-1]).is_relative_to(Path(__file__).parent)
+    return bool(frames) and Path(frames[-1]).is_relative_to(Path(guss.__file__).parent)
 
 
 def main() -> None:

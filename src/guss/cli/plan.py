@@ -8,7 +8,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from guss.cli.options import Plugins, find_task, load_plugins, parse_settings, use_compilation_cache
+from guss.cli.options import Plugins, parse_settings, prepare
 from guss.errors import GussError
 
 
@@ -36,17 +36,17 @@ class Plan:
 
     def run(self) -> None:
         """Plan and print."""
-        load_plugins(self.plugin)
-        task = find_task(self.env)
-        use_compilation_cache()
+        prepare(self.plugin)
         import jax
         import numpy as np
 
+        from guss.envs.lookup import find_env
         from guss.models.oracle import Oracle
         from guss.planners import make_planner
         from guss.planners.engine import plan
         from guss.validation import check_seed
 
+        task = find_env(self.env).make_task()
         check_seed(self.seed, "--seed")
         planner = make_planner(self.method, task, horizon=self.horizon, budget=self.budget, **parse_settings(self.set))
         key_reset, key_plan = jax.random.split(jax.random.key(self.seed))
