@@ -74,18 +74,11 @@ class Toy:
 
         experiment = load_preset("toy")
         preset = experiment["paper"] | (experiment[self.preset] if self.preset != "paper" else {})
-        chosen = {name: getattr(self, name) for name in preset if getattr(self, name) is not None}
-        values = preset | chosen
-        methods = _names(values["methods"])
-        config = ToyConfig(
-            methods=methods,
-            seeds=seeds_from(self.seed, values["seeds"]),
-            steps=values["steps"],
-            horizon=values["horizon"],
-            budget=values["budget"],
-            settings={name: s for name, s in experiment["planners"].items() if name in methods},
-            layout=PAPER_LAYOUT if self.layout is None else ToyLayout.from_toml(self.layout),
-        )
+        values = preset | {name: getattr(self, name) for name in preset if getattr(self, name) is not None}
+        values |= {"methods": _names(values["methods"]), "seeds": seeds_from(self.seed, values["seeds"])}
+        settings = {name: s for name, s in experiment["planners"].items() if name in values["methods"]}
+        layout = PAPER_LAYOUT if self.layout is None else ToyLayout.from_toml(self.layout)
+        config = ToyConfig(**values, settings=settings, layout=layout)
         home = self.out / "toy"
         if again or not is_finished(home, config):
             console = make_console(stderr=True, quiet=self.quiet)
