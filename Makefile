@@ -55,7 +55,7 @@ fuzz: $(STAMP)
 
 PEERS := .venv-peers
 bench: $(STAMP) $(PEERS)/.installed
-	@$(BIN)/python benchmarks/run.py --peers $(PEERS)/bin/python $(BENCH)
+	@$(BIN)/python -m benchmarks.run --peers $(PEERS)/bin/python $(BENCH)
 
 # The peers' versions are for Python 3.11, and so is the jax that they share with guss (make bench PYTHON=python3.11).
 # mbrl-lib asks for older libraries than it needs: it is installed without them.

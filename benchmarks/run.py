@@ -1,4 +1,8 @@
-"""`make bench`: guss and every peer side by side, taking turns, in one run. `--only pendulum` measures that anew.
+"""`make bench`: guss and every peer side by side, taking turns. In the root of the repository:
+
+python -m benchmarks.run                                  everything, about 20 minutes; writes to benchmarks/
+python -m benchmarks.run --only pendulum                  this case again, the other results stay
+python -m benchmarks.run --peers none --only pendulum     guss against the limit, without peers; writes nothing
 
 Writes `results.json` (a list of case, ours_ms, peer, peer_ms, ratio, …), `details.json` (start-up, growth, machine),
 `table.md` and `scaling.png`. guss runs in this interpreter, peers in the one that `--peers` names.
@@ -11,59 +15,91 @@ import json
 import shlex
 import subprocess
 import sys
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from guss.bench.cases import FITS, PLANS
-from guss.bench.clock import LIMIT, Worker, compare, ours
-from guss.bench.environments import environments
-from guss.bench.scaling import AXES, measure
-from guss.bench.startup import startup
-from guss.bench.suite import label
-from guss.reports.bench import draw_scaling, growth, markdown
+from benchmarks.cases import FITS, PLANS, label
+from benchmarks.clock import LIMIT, Worker, compare, in_words
+from benchmarks.environments import environments
+from benchmarks.environments import in_words as environment_text
+from benchmarks.scaling import AXES, measure
+from benchmarks.startup import startup
+from benchmarks.tables import draw_scaling, growth, markdown
 from guss.runs.provenance import provenance
 
 HERE = Path(__file__).resolve().parent
+NO_PEERS = "none"
 SEEDS = (1, 6)
+PARTS = [*PLANS, *FITS, "startup", "environments", "scaling"]
+
+
+class Results:
+    """Everything measured so far; `folder`: where it is stored, None: nowhere; `command`: what measures it."""
+
+    def __init__(self, folder: Path | None, command: str) -> None:
+        self.folder, self.command = folder, command
+        self.rows: list[dict[str, Any]] = self._stored("results.json") or []
+        self.details: dict[str, Any] = self._stored("details.json") or {}
+
+    def _stored(self, name: str) -> Any:
+        path = None if self.folder is None else self.folder / name
+        return None if path is None or not path.exists() else json.loads(path.read_text())
+
+    def add_case(self, case: str, rows: list[dict[str, Any]]) -> None:
+        """Replace the rows of a case."""
+        order = [label(name, seeds) for name in (*PLANS, *FITS) for seeds in SEEDS]
+        self.rows = sorted(
+            [row for row in self.rows if row["case"] != case] + rows, key=lambda row: order.index(row["case"])
+        )
+        self.add(case)
+
+    def add(self, part: str, **details: Any) -> None:
+        """Store these details and where they come from; written at once, so that little is lost by an interrupt."""
+        self.details |= details
+        self.details.setdefault("provenance", {})[part] = provenance(self.command)
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / "results.json").write_text(json.dumps(self.rows, indent=1) + "\n")
+            (self.folder / "details.json").write_text(json.dumps(self.details, indent=1) + "\n")
+            (self.folder / "table.md").write_text(markdown(self.rows, self.details))
 
 
 def peers_of(name: str, seeds: int) -> dict[str, list[str]]:
-    """Scripts and their arguments, by the peer's name."""
-    found: dict[str, list[str]] = {}
+    """Modules of `benchmarks.peers` and their arguments, by the peer's name."""
     if name in FITS:
         fit = FITS[name]
-        words = [fit.model, str(fit.batch), str(fit.steps), str(fit.rows)]
-        script = ["with_torch_fit.py", *words]
-        return {"PyTorch": [*script, "plain"], "PyTorch, tuned": script}
+        words = ["with_torch_fit", fit.model, str(fit.batch), str(fit.steps), str(fit.rows)]
+        return {"PyTorch": [*words, "plain"], "PyTorch, tuned": words}
+    found: dict[str, list[str]] = {}
     method = PLANS[name].method
     if method == "guss":
         if name != "acrobot" or seeds == 1:  # QDax keeps all 50⁴ cells of the acrobot: 3.5 GB a seed
-            found["QDax"] = ["with_qdax.py", name, str(seeds)]
+            found["QDax"] = ["with_qdax", name, str(seeds)]
         if seeds == 1:
-            found["pyribs"] = ["with_ribs.py", name]
+            found["pyribs"] = ["with_ribs", name]
     elif seeds == 1 and method == "cem":
-        found["mbrl-lib"] = ["with_torch.py", "mbrl", name]
-        found["pytorch-icem"] = ["with_torch.py", "icem", name]
+        found["mbrl-lib"] = ["with_torch", "mbrl", name]
+        found["pytorch-icem"] = ["with_torch", "icem", name]
     elif seeds == 1 and method == "rs":
-        found["pytorch-mppi"] = ["with_torch.py", "mppi", name]
+        found["pytorch-mppi"] = ["with_torch", "mppi", name]
     return found
 
 
 def measure_case(name: str, seeds: int, peers_python: str, seconds: float, threads: int) -> list[dict[str, Any]]:
-    """All of one case's rows."""
-    kind, least = ("fit", "products") if name in FITS else ("plan", "limit")
-    us = ours(kind, name, seeds, threads)
-    them = {LIMIT: ours(least, name, seeds, threads)} | {
-        peer: Worker([peers_python, *words], threads, cwd=str(HERE / "peers"))
-        for peer, words in peers_of(name, seeds).items()
-    }
-    try:
+    """The rows of one case: guss against the limit and every peer."""
+    kinds = ("fit", "products") if name in FITS else ("plan", "limit")
+    our_command, limit = ([sys.executable, "-m", "benchmarks.ours", kind, name, str(seeds)] for kind in kinds)
+    commands = {LIMIT: limit}
+    if peers_python != NO_PEERS:
+        for peer, (module, *words) in peers_of(name, seeds).items():
+            commands[peer] = [peers_python, "-m", f"benchmarks.peers.{module}", *words]
+    with ExitStack() as stack:
+        us = stack.enter_context(closing(Worker(our_command, threads)))
+        them = {peer: stack.enter_context(closing(Worker(words, threads))) for peer, words in commands.items()}
         return [asdict(row) for row in compare(label(name, seeds), us, them, seconds, threads)]
-    finally:
-        for worker in (us, *them.values()):
-            worker.close()
 
 
 def check_same_jax(peers_python: str) -> None:
@@ -81,61 +117,48 @@ def check_same_jax(peers_python: str) -> None:
 
 
 def main() -> None:
-    """Measure, and write after every case, so that little is lost if it is stopped."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peers", default=str(HERE.parent / ".venv-peers" / "bin" / "python"), help="their Python")
-    parser.add_argument("--out", type=Path, default=HERE, help="folder to write to")
-    parser.add_argument("--only", nargs="*", default=[], help="cases, startup, environments, scaling; others stay")
+    """Measure, print, and write after every case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    peers = str(HERE.parent / ".venv-peers" / "bin" / "python")
+    parser.add_argument("--peers", default=peers, help=f"their Python; {NO_PEERS}: only guss against the limit")
+    parser.add_argument("--out", type=Path, help="folder to write to (default: benchmarks/; without peers: none)")
+    parser.add_argument("--only", nargs="*", default=[], choices=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--seconds", type=float, default=8.0, help="for each case and number of seeds")
     parser.add_argument("--threads", type=int, default=1, help="of every process, ours and theirs")
     args = parser.parse_args()
-    known = [*PLANS, *FITS, "startup", "environments", "scaling"]
-    if unknown := set(args.only) - set(known):
-        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
-    wanted = lambda name: not args.only or name in args.only  # noqa: E731
-    results, details = args.out / "results.json", args.out / "details.json"
-    rows: list[dict[str, Any]] = json.loads(results.read_text()) if results.exists() else []
-    more: dict[str, Any] = json.loads(details.read_text()) if details.exists() else {}
-
-    def write() -> None:
-        args.out.mkdir(parents=True, exist_ok=True)
-        results.write_text(json.dumps(rows, indent=1) + "\n")
-        details.write_text(json.dumps(more, indent=1) + "\n")
-        (args.out / "table.md").write_text(markdown(rows, more))
-
-    if any(wanted(name) for name in (*PLANS, *FITS)):
+    wanted = args.only or PARTS
+    cases = [name for name in (*PLANS, *FITS) if name in wanted]
+    if cases and args.peers != NO_PEERS:
         check_same_jax(args.peers)
-    words = ["benchmarks/run.py", *(w for w in sys.argv[1:] if "/" not in w and w not in ("--peers", "--out"))]
-    for name in filter(wanted, [*PLANS, *FITS]):
+    words = ["--peers", NO_PEERS] * (args.peers == NO_PEERS) + ["--only", *args.only] * bool(args.only)
+    words += ["--seconds", f"{args.seconds:g}", "--threads", str(args.threads)]  # no paths of this machine
+    command = shlex.join(["python", "-m", "benchmarks.run", *words])
+    results = Results(HERE if args.out is None and args.peers != NO_PEERS else args.out, command)
+    for name in cases:
         for seeds in SEEDS if name in PLANS else (1,):
             print(f"{label(name, seeds)} ...", flush=True)
-            new = measure_case(name, seeds, args.peers, args.seconds, args.threads)
-            case = label(name, seeds)
-            order = [label(n, s) for n in (*PLANS, *FITS) for s in SEEDS]
-            rows = sorted([r for r in rows if r["case"] != case] + new, key=lambda r: order.index(r["case"]))
-            more.setdefault("provenance", {})[case] = provenance(shlex.join(words))
-            write()
-            for row in new:
-                print(
-                    f"  {row['ours_ms']:.3f} ms; {row['peer']} {row['peer_ms']:.3f} ms: {row['ratio']:.2f}", flush=True
-                )
-    if wanted("startup"):
-        more["startup"] = startup()
-        write()
-    if wanted("environments"):
-        more["environments"] = environments()
-        more.setdefault("provenance", {})["environments"] = provenance(shlex.join(words))
-        write()
-    if wanted("scaling"):
+            rows = measure_case(name, seeds, args.peers, args.seconds, args.threads)
+            results.add_case(label(name, seeds), rows)
+            for row in rows:
+                ours, peer, ratio = in_words(row)
+                print(f"  {ours}; {row['peer']} {peer}: {ratio}", flush=True)
+    if "startup" in wanted:
+        results.add("startup", startup=startup())
+        for name, ms in results.details["startup"].items():
+            print(f"{name}: {ms:,.0f} ms", flush=True)
+    if "environments" in wanted:
+        results.add("environments", environments=environments())
+        print(environment_text(results.details["environments"]), flush=True)
+    if "scaling" in wanted:
         points = []
         for axis, values in AXES.items():
             for value in values:
-                print(f"scaling: {axis} = {value:,} ...", flush=True)
                 points.append(measure(axis, value, args.threads))
-        more["scaling"], more["growth"] = points, growth(points)
-        more.setdefault("provenance", {})["scaling"] = provenance(shlex.join(words))
-        write()
-        draw_scaling(points, args.out / "scaling")
+                ms, memory = points[-1]["ms"], points[-1]["program_mb"]
+                print(f"{axis} {value:,}: {ms:,.2f} ms, {memory:,.1f} MB", flush=True)
+        results.add("scaling", scaling=points, growth=growth(points))
+        if results.folder is not None:
+            draw_scaling(points, results.folder / "scaling")
 
 
 if __name__ == "__main__":

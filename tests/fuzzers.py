@@ -23,7 +23,7 @@ from reports.stored import store
 from guss import Agent, agent_file, checkpoint
 from guss.cli.fit import Fit
 from guss.cli.main import parse
-from guss.cli.options import find_task, parse_settings
+from guss.cli.options import parse_settings
 from guss.cli.plan import Plan
 from guss.cli.run import Run
 from guss.collect.datasets import Dataset, logged, read_traces, write_trace
@@ -199,7 +199,7 @@ class Flags(Fuzzer):
         elif isinstance(command, Plan):
             check_seed(command.seed)
             how = {"horizon": command.horizon, "budget": command.budget, **parse_settings(command.set)}
-            make_planner(command.method, find_task(command.env), **how)
+            make_planner(command.method, find_env(command.env).make_task(), **how)
 
 
 # --------------------------------------------------------------------------------------------------------- checkpoints

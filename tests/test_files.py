@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from helpers.short_runs import run_one
 
+from guss.checkpoint import sync_folder
 from guss.cli.main import raised_by_guss
 from guss.errors import GussError
 from guss.files import check_file, check_folder, writing
@@ -83,7 +84,6 @@ def test_commands_check_their_folder_first(bad_places, guss_here, command, place
 FILES = {
     "export": ("export", "run", "--out"),
     "replay": ("replay", "run", "--out"),
-    "bench": ("bench", "--parts", "startup", "--out"),
     "pack": ("pack", "run", "--out"),
     "report": ("report", "runs", "--out"),
 }
@@ -148,6 +148,9 @@ def test_an_error_is_ours_only_if_our_code_called_what_raised_it(tmp_path):
     with pytest.raises(OSError) as ours:  # noqa: PT011
         Path(tmp_path / "no" / "file").read_text()
     assert not raised_by_guss(ours.value), "called by this test"
+    with pytest.raises(OSError) as theirs:  # noqa: PT011
+        sync_folder(tmp_path / "no")
+    assert raised_by_guss(theirs.value), "called by a part of guss outside of cli/"
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with pytest.raises(GussError, match=r"cannot write here: No space left on device \(free"), writing(Path("here")):
         raise full

@@ -27,7 +27,6 @@ LAYERS = [
     {"agent_file", "agent_episodes"},
     {"agent"},
     {"runs"},
-    {"bench"},
     {"reports", "controller"},
     {"cli"},
     {"__main__"},

@@ -1,6 +1,6 @@
 """Whether the PyTorch side computes what ours does, for the same weights and random inputs.
 
-python benchmarks/peers/check.py
+python -m benchmarks.peers.check
 
 Prints the largest differences, relative to values above 1; fails if one is larger than LIMIT.
 """
@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from nets import PENALTY, Net, running_cost, to_torch
-from with_torch_fit import KINDS, Nets, arrange
 
-from guss.bench.cases import PLANS, Case, model_of, task_of
+from benchmarks.cases import PLANS, Case, model_of, task_of
+from benchmarks.peers.nets import PENALTY, Net, running_cost, to_torch
+from benchmarks.peers.with_torch_fit import KINDS, Nets, arrange
 from guss.models.scaling import Scaling
 from guss.models.training import nll_of
 

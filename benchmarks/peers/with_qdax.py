@@ -1,6 +1,6 @@
 """QDax doing the work of a GuSS plan: MAP-Elites on the same rollouts, the whole plan in one compiled program.
 
-python benchmarks/peers/with_qdax.py CASE SEEDS
+python -m benchmarks.peers.with_qdax CASE SEEDS
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from qdax.core.containers.mapelites_repertoire import compute_euclidean_centroids
 from qdax.core.emitters.standard_emitters import MixingEmitter
 from qdax.core.map_elites import MAPElites
-from scoring import judged
 
-from guss.bench.cases import PLANS, model_of, planner_of, start_of, task_of
-from guss.bench.worker import serve
+from benchmarks.cases import PLANS, model_of, planner_of, start_of, task_of
+from benchmarks.peers.scoring import judged
+from benchmarks.worker import serve
 from guss.planners import policy
 from guss.planners.engine import Particles
 

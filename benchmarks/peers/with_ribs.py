@@ -1,6 +1,6 @@
 """pyribs doing the work of a GuSS plan: a grid archive and a Gaussian emitter; the rollouts are our compiled ones.
 
-python benchmarks/peers/with_ribs.py CASE
+python -m benchmarks.peers.with_ribs CASE
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from ribs.archives import GridArchive
 from ribs.emitters import GaussianEmitter
 from ribs.schedulers import Scheduler
-from scoring import judged
 
-from guss.bench.cases import PLANS, model_of, planner_of, start_of, task_of
-from guss.bench.worker import serve
+from benchmarks.cases import PLANS, model_of, planner_of, start_of, task_of
+from benchmarks.peers.scoring import judged
+from benchmarks.worker import serve
 from guss.planners import policy
 from guss.planners.engine import Particles
 

@@ -1,6 +1,6 @@
 """PyTorch planners on the pendulum: pytorch-mppi, pytorch-icem, mbrl-lib's CEM; the same model and weights as ours.
 
-python benchmarks/peers/with_torch.py mppi|icem|mbrl CASE [compiled]
+python -m benchmarks.peers.with_torch mppi|icem|mbrl CASE [compiled]
 
 `compiled`: the model's step is compiled by torch.compile, which needs a C++ compiler; the planners themselves are not.
 """
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import torch
-from nets import TORQUE, Net, running_cost, to_torch, use_threads
 
-from guss.bench.cases import PLANS, Case, model_of, start_of, task_of
-from guss.bench.worker import serve
+from benchmarks.cases import PLANS, Case, model_of, start_of, task_of
+from benchmarks.peers.nets import TORQUE, Net, running_cost, to_torch, use_threads
+from benchmarks.worker import serve
 
 Step: TypeAlias = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Plan: TypeAlias = Callable[[], torch.Tensor]

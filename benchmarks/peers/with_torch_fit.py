@@ -1,6 +1,6 @@
 """PyTorch training the nets that guss.models.training trains: Adam on random batches, the same likelihood.
 
-python benchmarks/peers/with_torch_fit.py dmdn|dmdn-small|darmdn BATCH STEPS ROWS [plain] [compiled]
+python -m benchmarks.peers.with_torch_fit dmdn|dmdn-small|darmdn BATCH STEPS ROWS [plain] [compiled]
 
 The sizes are the car's for `dmdn` and the pendulum's for the others. `plain`: a module for each net, one after the
 other, and Adam as it comes, as one would write it first. Otherwise the fastest of what was tried: nets side by side,
@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from nets import use_threads
 from torch import nn
 from torch.nn.functional import silu, softplus
 
-from guss.bench.worker import serve
+from benchmarks.peers.nets import use_threads
+from benchmarks.worker import serve
 
 HIDDEN = (50, 50)
 LOW, HIGH = -7.0, 2.0  # of log std

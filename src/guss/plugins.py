@@ -29,11 +29,12 @@ def load_module(name: str, folder: Path | None = None) -> ModuleType:
     """
     check_user_code(f"the module {name!r}")
     importlib.invalidate_caches()  # a file may be younger than what Python knows of its folder
+    places = [Path.cwd()] if folder is None or folder == Path.cwd() else [folder, Path.cwd()]
     if not name.endswith(".py"):
-        for place in (Path.cwd(),) if folder is None else (folder, Path.cwd()):
+        for place in places:
             _append_to_path(place)
         return _guarded(name, importlib.import_module, name)
-    path = _find_file(name, folder)
+    path = _find_file(name, places)
     _append_to_path(path.parent)
     known = _module_name(path)
     if known in sys.modules:
@@ -71,14 +72,13 @@ def _module_name(path: Path) -> str:
     return f"{re.sub(r'[^0-9A-Za-z_]', '_', stem)}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
 
 
-def _find_file(name: str, folder: Path | None) -> Path:
-    places = [Path.cwd()] if folder is None or folder == Path.cwd() else [folder, Path.cwd()]
+def _find_file(name: str, places: list[Path]) -> Path:
     for place in places:
         if (place / name).is_file():
             return (place / name).resolve()
     if Path(name).is_absolute():
         raise GussError(f"there is no file {name!r} to import")
-    started = "" if len(places) == 1 else f" or in {folder}, where the run was started"
+    started = "" if len(places) == 1 else f" or in {places[0]}, where the run was started"
     raise GussError(
         f"there is no file {name!r} to import in {Path.cwd()}{started}; run the command in the folder that has it"
     )

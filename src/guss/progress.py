@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+Bar = TypeVar("Bar", bound="ProgressBar")
 MIN_TEXT = 40
 """Characters for figures beside a progress bar: step, reward and unsafe share."""
 
 
 @dataclass
 class EpisodeSummary:
-    """What is told after every episode, or after several that were played at once, for display."""
+    """What is displayed after every episode, or after several that ran at once."""
 
     episode: int
     """The last one's number."""
@@ -46,44 +47,69 @@ class EpisodeSummary:
     """What the data do not show of learned costs."""
 
 
-def make_bar(console: Console, quiet: bool, *columns: ProgressColumn) -> Progress:
-    """A progress bar that ends in the time gone and the time left; shown on terminals only."""
-    return Progress(
-        *columns,
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=quiet or not console.is_terminal,
-        transient=True,
-    )
+def make_console(stderr: bool = False, quiet: bool = False) -> Console:
+    """A console that does not cut tables where there is no terminal; a quiet one prints nothing."""
+    stream = sys.stderr if stderr else sys.stdout
+    terminal = stream is not None and stream.isatty()  # a program without a console has no streams
+    width = None if terminal else 120
+    return Console(stderr=stderr, quiet=quiet, force_terminal=False if quiet else None, width=width)
 
 
-class RunProgress:
-    """A learning run as it goes: a bar with the last episode's figures on a terminal, a line per episode elsewhere.
+class ProgressBar:
+    """A bar that is shown on terminals while a `with` block runs."""
+
+    def __init__(self, console: Console, total: float, *columns: ProgressColumn) -> None:
+        self._console = console
+        self._bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+        self._task = self._bar.add_task("", total=total)
+
+    def update(self, done: float | None = None, text: str | None = None) -> None:
+        """So much of the total is done; `text` describes what is under way. None: as before."""
+        self._bar.update(self._task, completed=done, description=text)
+
+    def line(self, text: str, style: str = "") -> None:
+        """Print a line that stays, above the bar if there is one."""
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+    def __enter__(self: Bar) -> Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def time_columns() -> tuple[ProgressColumn, ...]:
+    """The time that has passed and the time left."""
+    return TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
+
+
+def count_column(unit: str) -> ProgressColumn:
+    """As "episode 3/40"."""
+    return TextColumn(f"{unit} {{task.completed}}/{{task.total}}")
+
+
+class RunProgress(ProgressBar):
+    """Progress of a learning run: a bar with the last episode's figures on a terminal, a line per episode elsewhere.
 
     On a terminal, figures that do not fit beside the bar are left out, the least important first.
     """
 
-    def __init__(self, console: Console, episodes: int, quiet: bool, name: str = "") -> None:
-        self._console, self._quiet, self._episodes = console, quiet, episodes
-        self._name = f"{name}, " if name else ""
-        count = f"{name or 'episode'} {{task.completed}}/{{task.total}}"
-        free = console.width - len(f"{name or 'episode'} {episodes}/{episodes}") - len(" 0:00:00 left 0:00:00")
+    def __init__(self, console: Console, episodes: int, name: str = "") -> None:
+        self._episodes, self._name = episodes, f"{name}, " if name else ""
+        unit = name or "episode"
+        free = console.width - len(f"{unit} {episodes}/{episodes}") - len(" 0:00:00 left 0:00:00")
         width = min(24, free - 2 - MIN_TEXT)
         bar = [BarColumn(bar_width=width)] if width >= 4 else []
         self._room = free - 1 - (width + 1 if bar else 0)
-        columns = (TextColumn(count), *bar, TextColumn("{task.description}", markup=False))
-        self._bar = make_bar(console, quiet, *columns)
-        self._task = self._bar.add_task("", total=episodes)
+        figures = TextColumn("{task.description}", markup=False)
+        super().__init__(console, episodes, count_column(unit), *bar, figures, *time_columns())
         self._pieces: list[str] = []
-        self._stage = ""
         self.stage("compiling")
 
     def _show(self, *first: str) -> None:
         """`first`, then as many figures of the last episode as there is room for."""
-        text = fitting([*first, *self._pieces], self._room)
-        self._bar.update(self._task, description=text)
+        self.update(text=fitting([*first, *self._pieces], self._room))
 
     def stage(self, text: str) -> None:
         """What takes time now, as "fitting" or "compiling the planner"; the next step or episode clears it."""
@@ -94,15 +120,14 @@ class RunProgress:
         """An episode is over."""
         self._stage, self._pieces = "", news_pieces(news)
         self._show()
-        self._bar.update(self._task, completed=news.episode + 1)
-        if not self._quiet and not self._console.is_terminal:
-            line = f"{self._name}episode {news.episode + 1}/{self._episodes} ({news.phase}): {'  '.join(self._pieces)}"
-            self._console.print(line, highlight=False, soft_wrap=True, markup=False)
-        if not self._quiet:
-            for trouble in news.trouble:
-                self._console.print(Text(f"  {trouble}", style="red"), soft_wrap=True)
-            for warning in news.warnings:
-                self.warning(warning)
+        self.update(news.episode + 1)
+        if not self._console.is_terminal:
+            number = f"{self._name}episode {news.episode + 1}/{self._episodes}"
+            self.line(f"{number} ({news.phase}): {'  '.join(self._pieces)}")
+        for trouble in news.trouble:
+            self.line(f"  {trouble}", "red")
+        for warning in news.warnings:
+            self.warning(warning)
 
     def step(self, done: int) -> None:
         """So many steps of the episode under way are over, where they are done one by one."""
@@ -112,8 +137,7 @@ class RunProgress:
 
     def warning(self, text: str) -> None:
         """What the data do not show, said before they are learned from."""
-        if not self._quiet:
-            self._console.print(Text(f"  warning: {text}", style="yellow"), soft_wrap=True)
+        self.line(f"  warning: {text}", "yellow")
 
     def callbacks(self) -> dict[str, Any]:
         """What `run` and `resume` call while a run trains."""
@@ -129,16 +153,9 @@ class RunProgress:
         """The fit after the last episode begins (None), or is over."""
         if fitted is None:
             self.stage("fitting the final model")
-        elif not self._quiet and not self._console.is_terminal:
+        elif not self._console.is_terminal:
             error = "diverged" if fitted.report is None else f"R² {fitted.report.r2.mean():.4f}"
-            self._console.print(f"{self._name}final model: {error}  fit {fitted.seconds:.1f} s", highlight=False)
-
-    def __enter__(self) -> RunProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+            self.line(f"{self._name}final model: {error}  fit {fitted.seconds:.1f} s")
 
 
 def fitting(pieces: list[str], room: int) -> str:
@@ -179,6 +196,6 @@ def figure_text(value: Any, digits: int = 4) -> str:
 
 def learning_progress(episodes: int, wanted: bool | None) -> RunProgress:
     """Progress on stderr; None: if that is a terminal."""
-    terminal = sys.stderr is not None and sys.stderr.isatty()  # a program without a console has none
-    console = Console(stderr=True, width=None if terminal else 120)
-    return RunProgress(console, episodes, quiet=not (console.is_terminal if wanted is None else wanted))
+    if wanted is None:
+        wanted = make_console(stderr=True).is_terminal
+    return RunProgress(make_console(stderr=True, quiet=not wanted), episodes)

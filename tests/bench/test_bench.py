@@ -1,11 +1,9 @@
 """The benchmarks' own parts: the clock, the cases, growth, and what is committed of them."""
 
 import json
-import os
 import re
 import subprocess
 import sys
-import venv
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,16 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guss.bench import ours
-from guss.bench.cases import FITS, PLANS, Fit
-from guss.bench.clock import LIMIT, Row, Worker, compare
-from guss.bench.scaling import AXES, exponent, measure_here
-from guss.bench.suite import label, measure_all
+from benchmarks import ours
+from benchmarks.cases import FITS, PLANS, Fit, label
+from benchmarks.clock import LIMIT, Row, Worker, compare
+from benchmarks.run import main
+from benchmarks.scaling import AXES, exponent, measure_here
+from benchmarks.tables import draw_scaling, growth, markdown
 from guss.errors import GussError
-from guss.reports.bench import draw_scaling, growth, markdown
 
 ROOT = Path(__file__).resolve().parents[2]
-SLEEPER = "import time; from guss.bench.worker import serve; serve(lambda: time.sleep({}))"
+SLEEPER = "import time; from benchmarks.worker import serve; serve(lambda: time.sleep({}))"
+
+
+@pytest.fixture(autouse=True)
+def in_the_repository(monkeypatch):
+    """As `make bench` is started: there, processes of workers find `benchmarks`."""
+    monkeypatch.chdir(ROOT)
 
 
 def sleeper(seconds):
@@ -49,22 +53,6 @@ def test_a_worker_that_fails_is_told(capfd):
     assert "no such library" in capfd.readouterr().err
 
 
-def test_a_program_given_by_a_relative_path_starts_in_another_folder(tmp_path, monkeypatch):
-    """As `make bench` starts the peers: their environment's Python, in the folder of their scripts."""
-    venv.create(tmp_path / "peers-env", with_pip=False)
-    scripts = tmp_path / "scripts"
-    scripts.mkdir()
-    (scripts / "peer.py").write_text(
-        "import json, os, sys\nprint(json.dumps({'first_seconds': 0.0}), flush=True)\n"
-        "sys.stdin.readline()\nprint(json.dumps([sys.prefix, os.getcwd()]), flush=True)\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    worker = Worker([os.path.join("peers-env", "bin", "python"), "peer.py"], threads=1, cwd=str(scripts))
-    worker.turn(1)
-    worker.close()
-    assert worker.seconds == [str(tmp_path / "peers-env"), str(scripts)], "not the interpreter it was made of"
-
-
 @pytest.mark.parametrize(
     ("python", "message"),
     [
@@ -80,8 +68,8 @@ def test_peers_with_another_jax_are_not_compared(tmp_path, python, message):
     if python is not None:
         fake.write_text(python)
         fake.chmod(0o755)
-    words = [ROOT / "benchmarks" / "run.py", "--peers", "./python", "--only", "pendulum", "--out", tmp_path / "out"]
-    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
+    words = ["-m", "benchmarks.run", "--peers", fake, "--only", "pendulum", "--out", tmp_path / "out"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
     assert done.returncode == 1
     assert re.search(message, done.stderr)
     assert not (tmp_path / "out").exists()
@@ -98,17 +86,30 @@ def test_a_worker_has_the_threads_it_was_given():
         Worker([sys.executable, "-c", script], threads=3)
 
 
-def test_a_plan_is_measured_beside_its_limit():
-    found = measure_all(["plans"], ["pendulum"], [1], seconds=0.0, threads=1, say=lambda text: None)
-    (row,) = found["rows"]
-    assert (row.case, row.peer) == ("pendulum", LIMIT)
-    assert row.ratio == pytest.approx(row.ours_ms / row.peer_ms)
-    assert row.ours_first_ms > row.ours_ms, "the first call compiles"
+def run_benchmarks(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["run.py", "--peers", "none", *map(str, words)])
+    main()
 
 
-def test_unknown_cases_are_told():
-    with pytest.raises(GussError, match="Did you mean 'pendulum'"):
-        measure_all(["plans"], ["pendlum"], [1], 0.0, 1, print)
+def test_a_plan_is_measured_beside_its_limit(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("benchmarks.run.SEEDS", (1,))
+    (tmp_path / "results.json").write_text(json.dumps([{"case": "pendulum"}]))
+    run_benchmarks(monkeypatch, "--only", "pendulum", "--seconds", 0, "--out", tmp_path)
+    (row,) = json.loads((tmp_path / "results.json").read_text())
+    assert (row["case"], row["peer"]) == ("pendulum", LIMIT)
+    assert row["ratio"] == pytest.approx(row["ours_ms"] / row["peer_ms"])
+    assert row["ours_first_ms"] > row["ours_ms"], "the first call compiles"
+    assert f"{row['ratio']:.2f} × the limit" in capsys.readouterr().out
+    details = json.loads((tmp_path / "details.json").read_text())
+    command = "python -m benchmarks.run --peers none --only pendulum --seconds 0 --threads 1"
+    assert details["provenance"]["pendulum"]["command"] == command, "without paths of this machine"
+    assert (tmp_path / "table.md").read_text() == markdown([row], details)
+
+
+def test_unknown_cases_are_refused(monkeypatch, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run_benchmarks(monkeypatch, "--only", "pendlum")
+    assert "invalid choice: 'pendlum' (choose from" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", ["dmdn", "darmdn"])

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from guss.cli.display import RunProgress, print_evaluation, print_run_summary
-from guss.progress import EpisodeSummary, news_pieces
+from guss.cli.display import print_evaluation, print_run_summary
+from guss.progress import EpisodeSummary, RunProgress, news_pieces
 
 
 def news(**fields):
@@ -31,7 +31,7 @@ def last_line(progress):
 @pytest.mark.parametrize("name", ["", "safe-mbpo", "ppo-lagrangian"])
 @pytest.mark.parametrize("episodes", [40, 1000])
 def test_the_progress_line_fits_80_columns_and_keeps_reward_and_unsafe_share(name, episodes):
-    progress = RunProgress(terminal(), episodes, quiet=False, name=name)
+    progress = RunProgress(terminal(), episodes, name)
     assert "compiling" in last_line(progress)
     progress.episode(news())
     for prepare in (lambda: None, lambda: progress.step(120)):
@@ -48,7 +48,7 @@ def test_the_progress_line_fits_80_columns_and_keeps_reward_and_unsafe_share(nam
 
 
 def test_a_stage_is_shown_until_the_next_step_or_episode():
-    progress = RunProgress(terminal(120), 40, quiet=False)
+    progress = RunProgress(terminal(120), 40)
     progress.stage("fitting")
     assert "fitting" in last_line(progress)
     progress.step(1)
@@ -61,7 +61,7 @@ def test_a_stage_is_shown_until_the_next_step_or_episode():
 
 def test_stages_leave_no_line_where_there_is_no_terminal():
     console = Console(file=io.StringIO(), width=120, force_terminal=False)
-    with RunProgress(console, 40, quiet=False) as progress:
+    with RunProgress(console, 40) as progress:
         progress.stage("fitting")
         progress.step(10)
         progress.episode(news())

@@ -224,7 +224,7 @@ def test_all_is_the_table_then_the_toy_world_then_one_report(table1, monkeypatch
     assert "guss: error: toy: it fell over" in process.stderr
     assert calls[-1][0] == "report"
 
-    def nothing(folder, command, on_part):
+    def nothing(folder, out, command, on_part):
         raise GussError("there is no run")
 
     monkeypatch.setattr(report, "write_report", nothing)

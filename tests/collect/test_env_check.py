@@ -209,7 +209,7 @@ def test_the_command_tells_and_fails_on_problems(guss_command, tmp_path):
     here = {"PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))}
     fine = guss_command("check-env", "ovens.py:make_env", "--steps", 60, env=here, check=0)
     assert "What will be learned" in fine.stdout
-    assert "Ready. Go on with: guss run --env ovens.py:make_env" in fine.stdout
+    assert "Ready. Continue with: guss run --env ovens.py:make_env" in fine.stdout
     bad = guss_command("check-env", "ovens.py:make_bad", "--steps", 60, "--json", env=here, check=2)
     assert '"ready": false' in bad.stdout
 

@@ -241,7 +241,7 @@ def test_a_terminal_shows_one_bar_over_all(tmp_path):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=140)
     batch = Batch(SMALL[1:], tmp_path)
-    with BatchProgress(console, batch, quiet=False) as progress:
+    with BatchProgress(console, batch) as progress:
         batch.run(ORIGIN, progress, {})
     text = screen.getvalue()
     assert "1/1 short-pendulum random: episode 2/2, reward -" in text

@@ -5,17 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from guss.cli.options import Plugins, load_plugins, use_compilation_cache
+from guss.cli.options import Plugins, prepare
 from guss.errors import GussError
 
 if TYPE_CHECKING:
     from guss.collect.env_check import Finding
 
-TITLES = {"fact": "What it is", "learned": "What will be learned", "risk": "What is risky", "problem": "What is wrong"}
+TITLES = {
+    "fact": "[bold]What it is[/]",
+    "learned": "[bold]What will be learned[/]",
+    "risk": "[bold yellow]What is risky[/]",
+    "problem": "[bold red]What is wrong[/]",
+}
+"""Titles of the kinds of findings."""
 
 
 @dataclass
@@ -42,8 +48,7 @@ class CheckEnv:
 
     def run(self) -> None:
         """Check and tell; problems make the command fail."""
-        load_plugins(self.plugin)
-        use_compilation_cache()
+        prepare(self.plugin)
         if self.steps < 1:
             raise GussError(f"look at least at 1 transition, got --steps {self.steps}")
         from guss.collect.env_check import check_env
@@ -53,14 +58,16 @@ class CheckEnv:
         check_seed(self.seed, "--seed")
         check_seconds(self.step_timeout, "--step-timeout")
         convert(self.steps, int, "--steps")
-        how: Any = {"without_cost": self.without_cost, "process": self.env_process}
-        spec = find_env(self.env, episode_length=self.episode_length, **how)
+        spec = find_env(
+            self.env, episode_length=self.episode_length, without_cost=self.without_cost, process=self.env_process
+        )
         task = spec.make_task().with_end()
         if spec.make_env is None and not spec.gym_id:
             raise GussError(f"{self.env} is a Task without an environment: there is nothing to compare it with")
         process = (spec.source or spec.gym_id or self.env) if self.env_process else None
-        tried: Any = {"steps": self.steps, "seed": self.seed, "timeout": self.step_timeout}
-        findings = check_env(as_maker(spec), task, **tried, process=process)
+        findings = check_env(
+            as_maker(spec), task, steps=self.steps, seed=self.seed, timeout=self.step_timeout, process=process
+        )
         problems = [finding for finding in findings if finding.kind == "problem"]
         if self.json:
             print(json.dumps({"ready": not problems, "findings": [dataclasses.asdict(f) for f in findings]}, indent=2))
@@ -70,10 +77,27 @@ class CheckEnv:
             raise SystemExit(2)
 
     def _print(self, findings: list[Finding], problems: int) -> None:
-        from guss.cli.display import print_findings
-        from guss.collect.env_check import SAMPLED_FLAGS
+        """What was found, and what to do next."""
+        from rich.table import Column, Table
+        from rich.text import Text
 
+        from guss.collect.env_check import SAMPLED_FLAGS
+        from guss.progress import make_console
+
+        console = make_console()
+        for kind, title in TITLES.items():
+            found = [finding for finding in findings if finding.kind == kind]
+            if found:
+                columns = (Column(no_wrap=True, style="dim"), Column(overflow="fold"))
+                table = Table(*columns, box=None, show_header=False)
+                for finding in found:
+                    table.add_row(finding.topic, Text(finding.text))
+                console.print(title)
+                console.print(table)
+        if problems:
+            console.print(f"[bold red]Not ready[/]: {problems} problem{'s' * (problems > 1)}, listed above.")
+            return
         more = f" --episode-length {self.episode_length}" if self.episode_length else ""
         more += " --without-cost" * self.without_cost + " --env-process" * self.env_process
         more += f" {SAMPLED_FLAGS}" * any(SAMPLED_FLAGS in finding.text for finding in findings)
-        print_findings(self.env, {TITLES[k]: [f for f in findings if f.kind == k] for k in TITLES}, problems, more)
+        console.print(Text(f"Ready. Continue with: guss run --env {self.env}{more}"))

@@ -1,41 +1,76 @@
-"""What the terminal shows: progress while running, tables at the end. Plain lines where there is no terminal."""
+"""What the terminal shows of one run or experiment: bars while it is under way, tables at its end."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from guss.progress import RunProgress as RunProgress
-from guss.progress import figure_text as figure_text
-from guss.progress import make_bar
-from guss.progress import reward_text as reward_text
+from guss.progress import ProgressBar, count_column, figure_text, time_columns
 from guss.runs.metrics import MEASURES
 
 
-def make_console(stderr: bool = False) -> Console:
-    """A console that does not cut tables when there is no terminal."""
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else 120)
+def counting_bar(console: Console, count: int, unit: str = "episode") -> ProgressBar:
+    """A bar over episodes, or other units, on a terminal; nothing elsewhere."""
+    return ProgressBar(console, count, count_column(unit), BarColumn(), *time_columns())
+
+
+class MethodProgress(ProgressBar):
+    """A bar over methods and steps on a terminal; a line per method elsewhere."""
+
+    def __init__(self, console: Console, methods: tuple[str, ...], steps: int) -> None:
+        self._steps, self._count, self._total = steps, 0, len(methods)
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+        super().__init__(console, self._total * steps, *columns, *time_columns())
+        self.update(text="starting")
+
+    def start(self, method: str, stored: bool) -> None:
+        """A method begins (or is there already)."""
+        self._count += 1
+        note = "from the interrupted run" if stored else "compiling, then running"
+        text = f"{method} ({self._count}/{self._total}): {note}"
+        self.update((self._count - 1) * self._steps, text)
+        if not self._console.is_terminal:
+            self.line(text)
+
+    def step(self, done: int) -> None:
+        """`done` steps of the episode are over."""
+        self.update((self._count - 1) * self._steps + done)
+
+
+def numbers(*headers: str) -> list[Column]:
+    """Columns of numbers for a table."""
+    return [Column(header, justify="right") for header in headers]
+
+
+def seeds_text(count: int) -> str:
+    """As "1 seed", "6 seeds"."""
+    return f"{count} seed{'s' * (count != 1)}"
+
+
+def interval_text(mean: float | None, half: float | None) -> str:
+    """A mean, with its interval if it has one; a dash if there is no mean."""
+    return figure_text(mean, 3) + ("" if mean is None or half is None else f" ± {half:.3f}")
+
+
+def print_files(console: Console, files: Iterable[Path | str]) -> None:
+    """Where something was written."""
+    for file in files:
+        console.print(Text(f"  {file}"), soft_wrap=True)
 
 
 def print_toy_summary(console: Console, summary: dict[str, Any], files: list[Path]) -> None:
     """The outcome as a table, and where everything is."""
     config = summary["config"]
-    count = len(config["seeds"])
-    table = Table(
-        title=f"Toy world: {count} seed{'s' if count != 1 else ''}, {config['steps']} steps, "
-        f"{config['budget']} plans of {config['horizon']} steps",
-        title_justify="left",
-    )
-    table.add_column("method")
-    for column in ("goal reached", "unsafe steps", "safe plans", "coverage", "p safe", "p coverage", "time"):
-        table.add_column(column, justify="right")
+    title = f"Toy world: {seeds_text(len(config['seeds']))}, {config['steps']} steps, "
+    title += f"{config['budget']} plans of {config['horizon']} steps"
+    columns = numbers("goal reached", "unsafe steps", "safe plans", "coverage", "p safe", "p coverage", "time")
+    table = Table("method", *columns, title=title, title_justify="left")
     for name, m in summary["methods"].items():
         p = summary["p_values"].get(name)
         unsafe = sum(m["cost_per_seed"]) / len(m["cost_per_seed"])
@@ -54,158 +89,68 @@ def print_toy_summary(console: Console, summary: dict[str, Any], files: list[Pat
         "visited so far; both are means over seeds and steps. p: GuSS against this "
         "method, two-sided rank-sum test on per-seed means.[/]"
     )
-    for file in files:
-        console.print(f"  {file}", highlight=False, soft_wrap=True)
-
-
-class MethodProgress:
-    """A bar over methods and steps on a terminal; a line per method elsewhere; nothing if quiet."""
-
-    def __init__(self, console: Console, methods: tuple[str, ...], steps: int, quiet: bool) -> None:
-        self._console, self._steps, self._quiet = console, steps, quiet
-        self._count, self._total = 0, len(methods)
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
-        self._bar = make_bar(console, quiet, *columns)
-        self._task = self._bar.add_task("starting", total=self._total * steps)
-
-    def start(self, method: str, stored: bool) -> None:
-        """A method begins (or is there already)."""
-        self._bar.update(self._task, completed=self._count * self._steps)
-        self._count += 1
-        note = "from the interrupted run" if stored else "compiling, then running"
-        self._bar.update(self._task, description=f"{method} ({self._count}/{self._total}): {note}")
-        if not self._quiet and not self._console.is_terminal:
-            self._console.print(f"{method} ({self._count}/{self._total}): {note}", highlight=False)
-
-    def step(self, done: int) -> None:
-        """`done` steps of the episode are over."""
-        self._bar.update(self._task, completed=(self._count - 1) * self._steps + done)
-
-    def __enter__(self) -> MethodProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+    print_files(console, files)
 
 
 def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: list[Path]) -> None:
     """What came out of a learning run, in the paper's measures, beside others it is compared with."""
     first = summaries[0]
-    count = first["seeds"]
-    table = Table(
-        title=f"{first['env']}: {count} seed{'s' if count != 1 else ''}, {first['episodes']} episodes",
-        title_justify="left",
-    )
-    table.add_column("measure")
-    for summary in summaries:
-        table.add_column(summary["method"], justify="right")
-    table.add_column("what it is")
-    about = {
-        "mar": f"{MEASURES[first['measure']]}, second half of the episodes",
-        "mrcp_ksteps": f"thousand real steps until it reaches {first['threshold']}",
-        "unsafe_pct": "unsafe steps [%], all episodes",
-        "unsafe_trans_pct": "unsafe steps [%], first 15 % of the episodes",
-    }
-    if first["threshold"] is None:
-        del about["mrcp_ksteps"]
-    for name, text in about.items():
-        table.add_row(name, *(_measure(summary, name) for summary in summaries), text)
-        if name == "unsafe_pct":
-            for cost in first["unsafe_pct_by_cost"]:
-                cells = (_measure(summary["unsafe_pct_by_cost"], cost) for summary in summaries)
-                table.add_row(Text(f"  {cost}"), *cells, Text(f"steps that violate {cost} [%], all episodes"))
+    title = f"{first['env']}: {seeds_text(first['seeds'])}, {first['episodes']} episodes"
+    methods = numbers(*(summary["method"] for summary in summaries))
+    table = Table("measure", *methods, "what it is", title=title, title_justify="left")
+    table.add_row("mar", *_intervals(summaries, "mar"), f"{MEASURES[first['measure']]}, second half of the episodes")
+    if first["threshold"] is not None:
+        about = f"thousand real steps until it reaches {first['threshold']}"
+        table.add_row("mrcp_ksteps", *map(_reached_text, summaries), about)
+    table.add_row("unsafe_pct", *_intervals(summaries, "unsafe_pct"), "unsafe steps [%], all episodes")
+    for cost in first["unsafe_pct_by_cost"]:
+        cells = _intervals([summary["unsafe_pct_by_cost"] for summary in summaries], cost)
+        table.add_row(Text(f"  {cost}"), *cells, Text(f"steps that violate {cost} [%], all episodes"))
+    about = "unsafe steps [%], first 15 % of the episodes"
+    table.add_row("unsafe_trans_pct", *_intervals(summaries, "unsafe_trans_pct"), about)
     console.print(table)
-    if count > 1:
+    if first["seeds"] > 1:
         console.print("[dim]± is the 90 % interval over seeds; random episodes at the start count in all of them.[/]")
     for summary in summaries:
         if count := summary.get("mar_random_episodes", 0):
             of = f"{count} of {summary['mar_episodes']} episodes counted in MAR had random actions"
             console.print(Text(f"{summary['method']}: {of}", style="yellow"), soft_wrap=True)
-    for file in files:
-        console.print(f"  {file}", highlight=False, soft_wrap=True)
+    print_files(console, files)
 
 
-def _measure(summary: dict[str, Any], name: str) -> str:
-    """One measure of a run: its mean, and its interval if there is one."""
-    mean, half = summary.get(name, (None, None))
-    if mean is None:
-        return "never" if name == "mrcp_ksteps" else "–"
-    reached = f" ({summary['reached']}/{summary['seeds']})" if name == "mrcp_ksteps" else ""
-    return f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}") + reached
+def _intervals(summaries: list[dict[str, Any]], name: str) -> list[str]:
+    """A measure of every run."""
+    return [interval_text(*summary.get(name, (None, None))) for summary in summaries]
 
 
-class EpisodeBar:
-    """A bar over episodes, or other units, on a terminal; nothing elsewhere."""
-
-    def __init__(self, console: Console, count: int, quiet: bool, unit: str = "episode") -> None:
-        self._bar = make_bar(console, quiet, TextColumn(f"{unit} {{task.completed}}/{{task.total}}"), BarColumn())
-        self._task = self._bar.add_task("", total=count)
-
-    def update(self, done: int) -> None:
-        """So many are over."""
-        self._bar.update(self._task, completed=done)
-
-    def __enter__(self) -> EpisodeBar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+def _reached_text(summary: dict[str, Any]) -> str:
+    """After how many thousand steps a run's seeds reach its threshold, and how many of them do."""
+    mean, half = summary["mrcp_ksteps"]
+    return "never" if mean is None else f"{interval_text(mean, half)} ({summary['reached']}/{summary['seeds']})"
 
 
 def print_evaluation(console: Console, summary: dict[str, Any], file: Path) -> None:
     """What a frozen agent did."""
-    table = Table(
-        title=f"after {summary['trained_episodes']} episodes of learning: {summary['episodes']} new ones for each of "
-        f"{summary['seeds']} seed{'s' if summary['seeds'] != 1 else ''}, nothing learned",
-        title_justify="left",
-    )
-    for column in ("measure", "mean", "± (90 %)", "what it is"):
-        table.add_column(column, justify="right" if column in ("mean", "± (90 %)") else "left")
-    show = lambda x: "–" if x is None else f"{x:.3f}"  # noqa: E731
+    title = f"after {summary['trained_episodes']} episodes of learning: {summary['episodes']} new ones for each of "
+    title += f"{seeds_text(summary['seeds'])}, nothing learned"
+    table = Table("measure", *numbers("mean", "± (90 %)"), "what it is", title=title, title_justify="left")
     early = [("return", "sum of rewards of an episode"), ("steps", "of an episode")] * summary["ends_early"]
-    for name, about in (*early, ("mean_reward", "reward per step"), ("unsafe_pct", "unsafe steps [%]")):
-        mean, half = summary[name]
-        table.add_row(name, show(mean), show(half), about)
-    for name, (mean, half) in summary["unsafe_pct_by_cost"].items():
-        table.add_row(Text(f"  {name}"), show(mean), show(half), Text(f"steps that violate {name} [%]"))
-    table.add_row("worst episode", show(summary["worst_episode_unsafe_pct"]), "", "its unsafe steps [%]")
+    rows = [(name, summary[name], about) for name, about in early]
+    rows += [("mean_reward", summary["mean_reward"], "reward per step")]
+    rows += [("unsafe_pct", summary["unsafe_pct"], "unsafe steps [%]")]
+    for cost, pair in summary["unsafe_pct_by_cost"].items():
+        rows.append((f"  {cost}", pair, f"steps that violate {cost} [%]"))
+    for name, (mean, half), about in rows:
+        table.add_row(Text(name), figure_text(mean, 3), figure_text(half, 3), Text(about))
+    table.add_row("worst episode", figure_text(summary["worst_episode_unsafe_pct"], 3), "", "its unsafe steps [%]")
     console.print(table)
-    console.print(f"  {file}", highlight=False, soft_wrap=True)
-
-
-class PackProgress:
-    """Which run is being packed, on a terminal; nothing elsewhere."""
-
-    def __init__(self, console: Console, count: int, quiet: bool) -> None:
-        self._count, self._done, self._name, self._quiet = count, 0, "", quiet
-        self._status = console.status("")
-
-    def start(self, name: str) -> None:
-        """The next run."""
-        self._done, self._name = self._done + 1, f"{name} ({self._done + 1}/{self._count})"
-        self._status.update(Text(self._name))
-
-    def step(self, done: int, count: int) -> None:
-        """So many steps of its animation are over."""
-        self._status.update(Text(f"{self._name}: planning for its animation, step {done}/{count}"))
-
-    def __enter__(self) -> PackProgress:
-        if not self._quiet:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._status.stop()
+    print_files(console, [file])
 
 
 def print_packed(console: Console, packed: list[Any]) -> None:
     """What was written of every run, with sizes."""
-    table = Table(title="Packed", title_justify="left")
-    table.add_column("run")
-    for name in ("episodes", "records", "maps", "animation", "all"):
-        table.add_column(name, justify="right")
+    columns = numbers("episodes", "records", "maps", "animation", "all")
+    table = Table("run", *columns, title="Packed", title_justify="left")
     for each in packed:
         sizes = {**each.files, "all": sum(each.files.values())}
         sizes["records"] = sum(size for name, size in each.files.items() if name.endswith(".jsonl.gz"))
@@ -216,51 +161,4 @@ def print_packed(console: Console, packed: list[Any]) -> None:
     for each in packed:
         for text in each.missing:
             console.print(Text(f"{each.folder.name}: {text}", style="dim"), soft_wrap=True)
-    console.print(Text(f"  {packed[0].folder.parent}"), soft_wrap=True)
-
-
-def print_bench(console: Console, record: dict[str, Any]) -> None:
-    """Benchmark figures as tables."""
-    from guss.bench.clock import in_words
-    from guss.bench.environments import in_words as told
-
-    if record["rows"]:
-        table = Table(title="Best of many, taking turns; in brackets the median", title_justify="left")
-        table.add_column("case")
-        table.add_column("guss", justify="right")
-        table.add_column("against")
-        table.add_column("takes", justify="right")
-        table.add_column("", justify="right")
-        for row in record["rows"]:
-            ours, peer, said = in_words(row)
-            table.add_row(row["case"], ours, row["peer"], peer, said)
-        console.print(table)
-    for name, ms in record.get("startup", {}).items():
-        console.print(f"  {name}: {ms:,.0f} ms", highlight=False)
-    if "environments" in record:
-        console.print(f"  {told(record['environments'])}", highlight=False, soft_wrap=True)
-    for point in record.get("scaling", ()):
-        console.print(
-            f"  {point['axis']} {point['value']:,}: {point['ms']:,.2f} ms, {point['program_mb']:,.1f} MB",
-            highlight=False,
-        )
-
-
-def print_findings(env: str, findings: dict[str, list[Any]], problems: int, flags: str) -> None:
-    """What `guss check-env` found, in words, and what to do next."""
-    console = make_console()
-    colours = {"What is risky": "yellow", "What is wrong": "red"}
-    for title, found in findings.items():
-        if not found:
-            continue
-        console.print(f"[bold {colours.get(title, '')}]{title}[/]")
-        table = Table(box=None, show_header=False, pad_edge=True)
-        table.add_column(no_wrap=True, style="dim")
-        table.add_column(overflow="fold")
-        for finding in found:
-            table.add_row(finding.topic, Text(finding.text))
-        console.print(table)
-    if problems:
-        console.print(f"[bold red]Not ready[/]: {problems} problem{'s' * (problems > 1)}, told above.")
-    else:
-        console.print(Text(f"Ready. Go on with: guss run --env {env}{flags}"))
+    print_files(console, [packed[0].folder.parent])

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from guss.cli.options import Plugins, command_line, load_plugins, use_compilation_cache
+from guss.cli.options import Plugins, command_provenance, prepare
 from guss.files import check_file
 
 
@@ -32,22 +32,22 @@ class Eval:
 
     def run(self) -> None:
         """Evaluate, store `RUN/eval.json`, say what came out."""
-        load_plugins(self.plugin)
-        from guss.cli.display import EpisodeBar, make_console, print_evaluation
+        prepare(self.plugin)
+        from guss.cli.display import counting_bar, print_evaluation
+        from guss.progress import make_console
         from guss.reports.run_summary import summarise_evaluation
         from guss.runs.evaluation import evaluate
-        from guss.runs.provenance import provenance
         from guss.runs.results import read_config
         from guss.runs.store import write_json
 
-        use_compilation_cache()
+        file = self.run_folder / "eval.json"
         read_config(self.run_folder)
-        check_file(self.run_folder / "eval.json")
-        with EpisodeBar(make_console(stderr=True), self.episodes, quiet=self.quiet) as bar:
+        check_file(file)
+        with counting_bar(make_console(stderr=True, quiet=self.quiet), self.episodes) as bar:
             found = evaluate(self.run_folder, self.episodes, bar.update)
         summary = summarise_evaluation(found)
-        write_json(self.run_folder / "eval.json", summary | {"provenance": provenance(command_line())})
+        write_json(file, summary | {"provenance": command_provenance()})
         if self.json:
             print(json.dumps(summary, indent=2))
         elif not self.quiet:
-            print_evaluation(make_console(), summary, self.run_folder / "eval.json")
+            print_evaluation(make_console(), summary, file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +14,11 @@ from guss.cli.options import (
     FROM_PRESET,
     ColumnNames,
     Plugins,
-    command_line,
-    find_task,
-    load_plugins,
+    changed_flags,
+    command_provenance,
     parse_columns,
     parse_settings,
-    use_compilation_cache,
+    prepare,
 )
 from guss.errors import GussError
 from guss.files import check_folder, writing
@@ -64,15 +64,13 @@ class Fit:
 
     def run(self) -> None:
         """Fit, judge, keep."""
-        load_plugins(self.plugin)
-        from guss.cli.display import make_console
-        from guss.cli.fit_display import FitProgress, print_fit
+        prepare(self.plugin)
+        from guss.cli.fit_display import print_fit, print_fitted
+        from guss.progress import make_console
         from guss.reports.fit_summary import summarise_fit
         from guss.runs.fit import UNKNOWN, fit_log, save_models
-        from guss.runs.provenance import provenance
         from guss.runs.store import write_json
 
-        use_compilation_cache()
         home = self.out / self.data[0].stem
         check_folder(home)
         if (home / "fit.json").exists() and not self.overwrite:
@@ -83,13 +81,15 @@ class Fit:
                 "the data hold one episode only, so none can be kept for judging: bring more, tell episodes apart by a "
                 "column `episode`, or learn from all of it with --no-test"
             )
-        with FitProgress(make_console(stderr=True), "fitting", quiet=self.quiet) as progress:
-            learner, told = fit_log(log, in_turn=self.in_turn, test=self.test, on_fit=progress.fitted)
+        console = make_console(stderr=True, quiet=self.quiet)
+        with console.status("fitting"):
+            on_fit = partial(print_fitted, console)
+            learner, fits = fit_log(log, in_turn=self.in_turn, test=self.test, on_fit=on_fit)
         with writing(home):
             home.mkdir(parents=True, exist_ok=True)
-        files = [] if log.task.name == UNKNOWN else save_models(home, log, learner, told[-1])
-        summary = summarise_fit(log, told)
-        record = {"settings": log.settings.to_json(), "provenance": provenance(command_line())}
+        files = [] if log.task.name == UNKNOWN else save_models(home, log, learner, fits[-1])
+        summary = summarise_fit(log, fits)
+        record = {"settings": log.settings.to_json(), "provenance": command_provenance()}
         write_json(home / "fit.json", summary | record)
         if self.json:
             print(json.dumps(summary, indent=2))
@@ -100,14 +100,14 @@ class Fit:
         """The data, and how to make a model of them."""
         from guss.collect.datasets import read_traces
         from guss.collect.inputs import with_names
+        from guss.envs.lookup import find_env
         from guss.methods.settings import AgentSettings, settings_from
         from guss.plugins import find_preset, load_preset
         from guss.runs.fit import log_of_files, log_of_run, task_of
         from guss.validation import check_seed
 
         if len(self.data) == 1 and (self.data[0] / "config.json").is_file():
-            own = {name: getattr(self, name) for name in ("env", "preset", "model", "net", "fit", "horizon", "columns")}
-            if given := [f"--{name}" for name, value in own.items() if value]:
+            if given := changed_flags(self, ("env", "preset", "model", "net", "fit", "horizon", "columns")):
                 raise GussError(
                     f"the model of a stored run is fitted with the run's own settings; leave out {', '.join(given)}, "
                     f"or name its traces: --data {self.data[0]}/traces"
@@ -116,7 +116,7 @@ class Fit:
         check_seed(self.seed, "--seed")
         trace = read_traces(self.data, parse_columns(self.columns))
         names = (trace.obs_names, trace.action_names)
-        task = task_of(trace) if self.env is None else with_names(find_task(self.env), *names)
+        task = task_of(trace) if self.env is None else with_names(find_env(self.env).make_task(), *names)
         preset = load_preset(self.preset) if self.preset else find_preset(task.name)
         settings = settings_from(
             AgentSettings,

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from guss.cli.options import Plugins, load_plugins
+from guss.cli.options import Plugins, prepare
 
 
 @dataclass
@@ -26,7 +26,7 @@ class List:
         from guss.models import MODELS
         from guss.planners import PLANNERS, settings_of
 
-        load_plugins(self.plugin)
+        prepare(self.plugin)
 
         def rows(registry: Any, more: Any = lambda entry: {}) -> list[dict[str, Any]]:
             return [
@@ -48,7 +48,7 @@ class List:
             return
         from rich.table import Table
 
-        from guss.cli.display import make_console
+        from guss.progress import make_console
 
         console = make_console()
         for kind, entries in found.items():

@@ -16,13 +16,13 @@ from typing import Any
 import tyro
 
 import guss
-from guss.cli.bench import Bench
 from guss.cli.check_env import CheckEnv
 from guss.cli.eval import Eval
 from guss.cli.export import Export
 from guss.cli.fit import Fit
 from guss.cli.init import Init
 from guss.cli.list import List
+from guss.cli.options import print_warning
 from guss.cli.pack import Pack
 from guss.cli.plan import Plan
 from guss.cli.replay import Replay
@@ -50,7 +50,6 @@ COMMANDS = {
     "check-env": CheckEnv,
     "init": Init,
     "plan": Plan,
-    "bench": Bench,
     "list": List,
 }
 
@@ -63,20 +62,19 @@ def parse(words: list[str]) -> Any:
     if words and not words[0].startswith("-") and words[0] not in table:
         raise UnknownNameError(kind, words[0], table)
     if words and words[0] in table:
-        lists = {f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(table[words[0]]) if f.default == ()}
-        if twice := next((word for word in words if word in lists and words.count(word) > 1), None):  # the last wins
-            raise GussError(f"{twice} is given more than once; give it once, with all values after it: {twice} A B")
         check_flags(words, table[words[0]], f"{prog} {words[0]}")
     about = inspect.getdoc(Reproduce) if kind == "experiment" else ABOUT
     return tyro.extras.subcommand_cli_from_dict(table, prog=prog, description=about, args=words or ["--help"])
 
 
 def check_flags(words: list[str], command: Any, prog: str) -> None:
-    """An error in a line for a flag that a command does not have, with the nearest that it has."""
-    fields = {field.name.replace("_", "-"): field.default for field in dataclasses.fields(command)}
-    switches = [name for name, default in fields.items() if isinstance(default, bool)]
-    known = [*(f"--{name}" for name in fields), *(f"--no-{name}" for name in switches), "--help"]
+    """Raise an error for a flag that a command does not have, or a list that is given twice (tyro takes the last)."""
+    defaults = {f"--{field.name.replace('_', '-')}": field.default for field in dataclasses.fields(command)}
+    switches = [f"--no-{flag[2:]}" for flag, default in defaults.items() if isinstance(default, bool)]
+    known = [*defaults, *switches, "--help"]
     for word in words[1:]:
+        if defaults.get(word) == () and words.count(word) > 1:
+            raise GussError(f"{word} is given more than once; give it once, with all values after it: {word} A B")
         flag = word.partition("=")[0].replace("_", "-")
         if flag == "--":
             return
@@ -92,7 +90,7 @@ _show_other = warnings.showwarning
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     """Our own warnings in one line, without the place in the code that they come from."""
     if issubclass(category, GussWarning):
-        print(f"guss: warning: {message}", file=sys.stderr)
+        print_warning(message)
     else:
         _show_other(message, category, *where, **more)
 
@@ -103,7 +101,7 @@ def raised_by_guss(error: OSError) -> bool:
     library = (sysconfig.get_path("stdlib"), "<frozen")
     while frames and frames[-1].startswith(library) and "site-packages" not in frames[-1]:
         frames.pop()
-    return bool(frames) and Path(frames[-1]).is_relative_to(Path(__file__).parent)
+    return bool(frames) and Path(frames[-1]).is_relative_to(Path(guss.__file__).parent)
 
 
 def main() -> None:

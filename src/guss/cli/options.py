@@ -1,19 +1,17 @@
-"""What commands share: flags, plugins, settings."""
+"""What commands share: flags and their values, preparation, warnings, the command for the record."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from guss.compilation import use_compilation_cache as use_compilation_cache
 from guss.errors import GussError
-
-if TYPE_CHECKING:
-    from guss.task import Task
 
 FROM_PRESET = arg(help_behavior_hint="(default: as the preset says)")
 Plugins = Annotated[
@@ -41,20 +39,21 @@ def parse_columns(words: tuple[str, ...]) -> dict[str, list[str]]:
     return {part: names.split(",") for part, _, names in pairs}
 
 
-def load_plugins(names: tuple[str, ...]) -> None:
-    """Import the user's modules, so that their decorators register what they hold."""
+def prepare(plugins: tuple[str, ...]) -> None:
+    """Import the user's modules, so that their decorators register what they hold; keep compiled programs on disk."""
+    from guss.compilation import use_compilation_cache
     from guss.plugins import PLUGINS, load_module
 
-    for name in names:
+    for name in plugins:
         load_module(name)
         PLUGINS.append(name)
+    use_compilation_cache()
 
 
-def find_task(name: str) -> Task:
-    """The Task of an environment: ours, a Gymnasium id, or the user's own from `module:name`."""
-    from guss.envs.lookup import find_env
-
-    return find_env(name).make_task()
+def changed_flags(command: Any, names: Iterable[str]) -> list[str]:
+    """Those of a command's fields `names` that have other values than their defaults, as flags."""
+    defaults = {field.name: field.default for field in dataclasses.fields(command)}
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(command, name) != defaults[name]]
 
 
 def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
@@ -71,6 +70,18 @@ def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
     return settings
 
 
+def print_warning(text: object) -> None:
+    """A warning on standard error, in one line."""
+    print(f"guss: warning: {text}", file=sys.stderr)
+
+
 def command_line() -> str:
     """The command as typed, for the record; the program without its folder."""
     return shlex.join(["guss", *sys.argv[1:]])
+
+
+def command_provenance() -> dict[str, Any]:
+    """The command, the commit and the machine, for the record."""
+    from guss.runs.provenance import provenance
+
+    return provenance(command_line())

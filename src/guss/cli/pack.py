@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from guss.cli.options import Plugins, load_plugins, use_compilation_cache
+from guss.cli.options import Plugins, prepare
 from guss.errors import GussError
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from guss.runs.pack import Packed
 
 
 @dataclass
@@ -41,23 +46,31 @@ class Pack:
             raise GussError("name a run, or a folder of runs")
         if self.plugin and not self.replay:
             raise GussError("--plugin imports code, which a pack does only with --replay: add that, or leave it out")
-        load_plugins(self.plugin)
-        from guss.cli.display import PackProgress, make_console, print_packed
-        from guss.runs.pack import check_target, find_runs, pack_run
+        prepare(self.plugin)
+        from guss.cli.display import print_packed
+        from guss.progress import make_console
+        from guss.runs.pack import check_target, find_runs
 
         homes = find_runs(self.runs)
         for home in homes:
             check_target(home, self.out)
-        use_compilation_cache()
-        packed = []
-        with PackProgress(make_console(stderr=True), len(homes), quiet=self.quiet) as progress:
-            for home in homes:
-                progress.start(home.name)
-                packed.append(
-                    pack_run(home, self.out, with_animation=self.animation, replay=self.replay, on_step=progress.step)
-                )
+        with make_console(stderr=True, quiet=self.quiet).status("") as status:
+            names = [f"{home.name} ({number}/{len(homes)})" for number, home in enumerate(homes, 1)]
+            packed = [self._pack(home, name, status) for home, name in zip(homes, names, strict=True)]
         if self.json:
             rows = [each._asdict() | {"folder": str(each.folder)} for each in packed]
             print(json.dumps(rows, indent=2))
         elif not self.quiet:
             print_packed(make_console(), packed)
+
+    def _pack(self, home: Path, name: str, status: Status) -> Packed:
+        """Pack one run; `status` shows its name and how far its animation is."""
+        from rich.text import Text
+
+        from guss.runs.pack import pack_run
+
+        def show_step(done: int, count: int) -> None:
+            status.update(Text(f"{name}: planning for its animation, step {done}/{count}"))
+
+        status.update(Text(name))
+        return pack_run(home, self.out, with_animation=self.animation, replay=self.replay, on_step=show_step)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Annotated
 
 from tyro.conf import arg
 
-from guss.cli.options import Plugins, find_task, load_plugins, parse_settings, use_compilation_cache
+from guss.cli.options import Plugins, parse_settings, prepare
 from guss.errors import GussError
 
 
@@ -36,17 +37,17 @@ class Plan:
 
     def run(self) -> None:
         """Plan and print."""
-        load_plugins(self.plugin)
-        task = find_task(self.env)
-        use_compilation_cache()
+        prepare(self.plugin)
         import jax
         import numpy as np
 
+        from guss.envs.lookup import find_env
         from guss.models.oracle import Oracle
         from guss.planners import make_planner
         from guss.planners.engine import plan
         from guss.validation import check_seed
 
+        task = find_env(self.env).make_task()
         check_seed(self.seed, "--seed")
         planner = make_planner(self.method, task, horizon=self.horizon, budget=self.budget, **parse_settings(self.set))
         key_reset, key_plan = jax.random.split(jax.random.key(self.seed))
@@ -54,31 +55,22 @@ class Plan:
             raise GussError(f"task {task.name!r} has no reset function; give the state to plan from with --obs")
         obs = np.asarray(self.obs, np.float32) if self.obs is not None else task.reset(key_reset)  # type: ignore[misc]
         result = plan(planner, Oracle.of(task), task, obs, key_plan)
+        action, predicted = np.asarray(result.action).tolist(), np.asarray(result.trajectory.next_obs[0]).tolist()
         numbers = {name: np.asarray(value).item() for name, value in result.diagnostics._asdict().items()}
-        shown = {
-            "action": np.asarray(result.action).tolist(),
-            **numbers,
-            "predicted_obs": np.asarray(result.trajectory.next_obs[0]).tolist(),
-        }
         if self.json:
-            print(json.dumps(shown, indent=2))
+            print(json.dumps({"action": action, **numbers, "predicted_obs": predicted}, indent=2))
             return
-        d = result.diagnostics
-        lines = [
-            f"action            {shown['action']}" + ("  (fallback: no usable prediction)" if bool(d.fallback) else ""),
-            f"expected reward   {float(d.reward):.4g} over {self.horizon} steps",
-            f"expected cost     {float(d.cost):g} unsafe steps beyond the bounds, {float(d.hard):g} hard violations",
-            f"plans evaluated   {int(d.evaluated)}, of them {100 * float(d.safe_share):.1f} % safe",
-        ]
-        if int(d.occupancy):
-            lines.append(f"archive           {int(d.occupancy)} of {task.grid.num_cells} cells filled")
-        for share, what in (
-            (d.broken_share, "predictions not finite"),
-            (d.outside_share, "descriptors beyond the bounds"),
-        ):
-            if float(share) > 0:
-                lines.append(f"warning           {100 * float(share):.1f} % of plans: {what}")
-        names = task.observations.names
-        ends = zip(names or task.observations.labels, shown["predicted_obs"][-1], strict=True)
-        last = ", ".join(f"{name} {x:.4g}" if names else f"{x:.4g}" for name, x in ends)
-        print("\n".join([*lines, f"predicted end     ({last})"]))
+        d = SimpleNamespace(**numbers)
+        print(f"action            {action}" + "  (fallback: no usable prediction)" * d.fallback)
+        print(f"expected reward   {d.reward:.4g} over {self.horizon} steps")
+        print(f"expected cost     {d.cost:g} unsafe steps beyond the bounds, {d.hard:g} hard violations")
+        print(f"plans evaluated   {d.evaluated}, of them {100 * d.safe_share:.1f} % safe")
+        if d.occupancy:
+            print(f"archive           {d.occupancy} of {task.grid.num_cells} cells filled")
+        if d.broken_share:
+            print(f"warning           {100 * d.broken_share:.1f} % of plans: predictions not finite")
+        if d.outside_share:
+            print(f"warning           {100 * d.outside_share:.1f} % of plans: descriptors beyond the bounds")
+        names = task.observations.names or [""] * len(predicted[-1])
+        last = ", ".join(f"{name} {x:.4g}".strip() for name, x in zip(names, predicted[-1], strict=True))
+        print(f"predicted end     ({last})")

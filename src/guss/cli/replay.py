@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from guss.cli.options import Plugins, load_plugins, use_compilation_cache
+from guss.cli.options import Plugins, prepare
 from guss.files import check_file
 
 
@@ -41,18 +42,18 @@ class Replay:
 
     def run(self) -> None:
         """Plan the episode again and draw it."""
-        load_plugins(self.plugin)
-        from guss.cli.display import EpisodeBar, make_console
-        from guss.cli.fit_display import FitProgress
+        prepare(self.plugin)
+        from guss.cli.display import counting_bar
+        from guss.cli.fit_display import print_fitted
+        from guss.progress import make_console
         from guss.reports.replay_figure import write_replay
         from guss.runs.replay import Replay as Stored
 
         check_file(self.out)
-        use_compilation_cache()
-        console = make_console(stderr=True)
-        with FitProgress(console, "looking for the models of that episode", quiet=self.quiet) as progress:
-            stored = Stored(self.run_folder, self.episode, self.seed, progress.fitted)
-        with EpisodeBar(console, len(stored), quiet=self.quiet, unit="step") as bar:
+        console = make_console(stderr=True, quiet=self.quiet)
+        with console.status("looking for the models of that episode"):
+            stored = Stored(self.run_folder, self.episode, self.seed, partial(print_fitted, console))
+        with counting_bar(console, len(stored), "step") as bar:
             write_replay(
                 stored,
                 self.out,

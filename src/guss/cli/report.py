@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from guss.cli.options import command_line
+from guss.cli.options import command_line, print_warning
 
 
 @dataclass
@@ -33,16 +32,30 @@ class Report:
 
     def run(self) -> None:
         """Make the report, show its table, say where it is."""
-        from guss.cli.display import make_console
-        from guss.cli.table_display import PartProgress, print_report
+        from guss.cli.table_display import print_report
+        from guss.progress import make_console
         from guss.reports.escapes import one_line
-        from guss.reports.report import write_report
 
-        with PartProgress(make_console(stderr=True), quiet=self.quiet) as progress:
-            files = write_report(self.folder, self.out, command_line(), progress.part)
+        files = report_with_status(self.folder, self.out, self.quiet)
         for note in json.loads((files[0].parent / "report.json").read_text()).get("left_out", ()):
-            print(f"guss: warning: {one_line(note)}", file=sys.stderr)
+            print_warning(one_line(note))
         if self.json:
             print((files[0].parent / "table.json").read_text(), end="")
         elif not self.quiet:
             print_report(make_console(), files)
+
+
+def report_with_status(folder: Path, out: Path | None, quiet: bool) -> list[Path]:
+    """Write the report of a folder's runs; a terminal shows the part that is being written. Returns its files."""
+    from rich.text import Text
+
+    from guss.progress import make_console
+    from guss.reports.escapes import one_line
+    from guss.reports.report import write_report
+
+    with make_console(stderr=True, quiet=quiet).status("starting") as status:
+
+        def show_part(name: str) -> None:
+            status.update(Text(one_line(name)))
+
+        return write_report(folder, out, command_line(), show_part)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from guss.cli.options import FROM_PRESET, Plugins, command_line, load_plugins, use_compilation_cache
+from guss.cli.options import FROM_PRESET, Plugins, command_provenance, prepare
+from guss.cli.report import report_with_status
 from guss.errors import GussError
 from guss.files import check_folder
 
@@ -51,9 +52,9 @@ class Toy:
 
     def run(self) -> None:
         """Run, report, say where the files are."""
-        load_plugins(self.plugin)
-        use_compilation_cache()
-        from guss.cli.display import make_console, print_toy_summary
+        prepare(self.plugin)
+        from guss.cli.display import print_toy_summary
+        from guss.progress import make_console
 
         summary, files = self.reproduce()
         if self.json:
@@ -63,33 +64,26 @@ class Toy:
 
     def reproduce(self, again: bool = True) -> tuple[dict[str, Any], list[Path]]:
         """The numbers and the files; unless `again`, a finished experiment with these settings is not run once more."""
-        from guss.cli.display import MethodProgress, make_console
+        from guss.cli.display import MethodProgress
         from guss.envs.toy import PAPER_LAYOUT, ToyLayout
         from guss.plugins import load_preset
+        from guss.progress import make_console
         from guss.reports.toy import write_report
         from guss.runs.config import seeds_from
-        from guss.runs.provenance import provenance
         from guss.runs.toy import ToyConfig, is_finished, run_toy
 
         experiment = load_preset("toy")
         preset = experiment["paper"] | (experiment[self.preset] if self.preset != "paper" else {})
-        chosen = {name: getattr(self, name) for name in preset if getattr(self, name) is not None}
-        values = preset | chosen
-        methods = _names(values["methods"])
-        config = ToyConfig(
-            methods=methods,
-            seeds=seeds_from(self.seed, values["seeds"]),
-            steps=values["steps"],
-            horizon=values["horizon"],
-            budget=values["budget"],
-            settings={name: s for name, s in experiment["planners"].items() if name in methods},
-            layout=PAPER_LAYOUT if self.layout is None else ToyLayout.from_toml(self.layout),
-        )
+        values = preset | {name: getattr(self, name) for name in preset if getattr(self, name) is not None}
+        values |= {"methods": _names(values["methods"]), "seeds": seeds_from(self.seed, values["seeds"])}
+        settings = {name: s for name, s in experiment["planners"].items() if name in values["methods"]}
+        layout = PAPER_LAYOUT if self.layout is None else ToyLayout.from_toml(self.layout)
+        config = ToyConfig(**values, settings=settings, layout=layout)
         home = self.out / "toy"
         if again or not is_finished(home, config):
-            console = make_console(stderr=True)
-            with MethodProgress(console, config.methods, config.steps, quiet=self.quiet) as progress:
-                home = run_toy(config, self.out, provenance(command_line()), progress.start, progress.step)
+            console = make_console(stderr=True, quiet=self.quiet)
+            with MethodProgress(console, config.methods, config.steps) as progress:
+                home = run_toy(config, self.out, command_provenance(), progress.start, progress.step)
         return write_report(home)
 
 
@@ -133,8 +127,7 @@ class Table1:
 
     def run(self) -> None:
         """Run what is not finished, report, say what came out and where it is."""
-        load_plugins(self.plugin)
-        use_compilation_cache()
+        prepare(self.plugin)
         check_folder(self.folder)
         batch, left_out = self._batch()
         try:
@@ -176,21 +169,18 @@ class Table1:
 
     def _run_all(self, batch: Batch, left_out: list[str]) -> list[Job]:
         """Every run to its end, with its animation and map; returns those that did not get there."""
-        from guss.cli.display import make_console
         from guss.cli.table_display import BatchProgress
+        from guss.progress import make_console
         from guss.runs.animator import write_animation
-        from guss.runs.provenance import provenance
         from guss.runs.state_maps import write_maps
 
         extras: dict[str, Callable[[Path], Any]] = {"maps.json.gz": write_maps}
         if self.animations:
             extras["animation.json.gz"] = write_animation
-        console = make_console(stderr=True)
-        if not self.quiet:
+        with BatchProgress(make_console(stderr=True, quiet=self.quiet), batch) as progress:
             for text in left_out:
-                console.print(f"left out: {text}", highlight=False, soft_wrap=True)
-        with BatchProgress(console, batch, quiet=self.quiet) as progress:
-            return batch.run(provenance(command_line()), progress, extras)
+                progress.line(f"left out: {text}")
+            return batch.run(command_provenance(), progress, extras)
 
     def _more(self) -> list[str]:
         """What else there is to do; returns what failed."""
@@ -198,15 +188,13 @@ class Table1:
 
     def _report(self, batch: Batch, left_out: list[str], troubles: list[str]) -> None:
         """Tables and figures of all runs, and a summary; adds what fails."""
-        from guss.cli.display import make_console
-        from guss.cli.table_display import PartProgress, print_report
-        from guss.reports.report import write_report
+        from guss.cli.table_display import print_report
+        from guss.progress import make_console
         from guss.reports.run_summary import summarise_run
 
         files: list[Path] = []
         try:
-            with PartProgress(make_console(stderr=True), quiet=self.quiet) as progress:
-                files = write_report(self.folder, command=command_line(), on_part=progress.part)
+            files = report_with_status(self.folder, None, self.quiet)
         except GussError as error:  # of nothing, if all runs failed
             troubles.append(f"no report: {error}")
         if self.json:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +16,11 @@ from guss.cli.options import (
     FROM_PRESET,
     ColumnNames,
     Plugins,
-    command_line,
-    load_plugins,
+    changed_flags,
+    command_provenance,
     parse_columns,
     parse_settings,
-    use_compilation_cache,
+    prepare,
 )
 from guss.cli.run_notes import resumable, warn_if_random, warn_if_was_random
 from guss.errors import GussError
@@ -116,23 +118,22 @@ class Run:
 
     def run(self) -> None:
         """Run, then say what came out and where it is."""
-        load_plugins(self.plugin)
-        from guss.cli.display import RunProgress, make_console, print_run_summary
+        prepare(self.plugin)
+        from guss.cli.display import print_run_summary
+        from guss.progress import make_console
         from guss.runs.extension import Extension
         from guss.runs.loggers import check_writers
-        from guss.runs.provenance import provenance
         from guss.runs.results import read_config
-        from guss.runs.run import Watchers, new_run, reopened_run, train
+        from guss.runs.run import resume, run
         from guss.runs.store import run_folder
 
         check_writers(self.log)
-        use_compilation_cache()
-        console, others = make_console(stderr=True), []
+        others = []
         if self.resume is not None:
             self._check_resume()
             home, config = self.resume, read_config(self.resume)
-            more = Extension(self.episodes, self.target, provenance(command_line()))
-            opened = reopened_run(home, previous=self.previous, more=more)
+            more = Extension(self.episodes, self.target, command_provenance())
+            start = partial(resume, home, previous=self.previous, more=more)
         else:
             if self.columns and not self.data:
                 raise GussError("--columns names columns of data files: it needs --data")
@@ -140,11 +141,10 @@ class Run:
             config = self._config(self.method, data)
             others = [self._config(method, None) for method in self.against]
             home = run_folder(self.out, config.env, config.method, config.to_json())
-            opened = new_run(config, self.out, provenance(command_line()), data=data, overwrite=self.overwrite)
+            start = partial(run, config, self.out, origin=command_provenance(), data=data, overwrite=self.overwrite)
         episodes = self.episodes or config.episodes
         warn_if_random(config, episodes)
-        with resumable(home), RunProgress(console, episodes, quiet=self.quiet) as progress, opened as (home, trainer):
-            train(home, trainer, Watchers(**progress.callbacks()), self.log)
+        self._train(home, episodes, partial(start, logs=self.log))
         from guss.reports.inventory import read_record
         from guss.reports.run_summary import summarise_record, write_figures  # slow to import, so not before the run
 
@@ -159,35 +159,36 @@ class Run:
         elif not self.quiet:
             print_run_summary(make_console(), summaries, files)
 
+    def _train(self, home: Path, episodes: int, start: Callable[..., Any], name: str = "") -> None:
+        """Start or resume a run and train it to its end, with progress on standard error."""
+        from guss.progress import RunProgress, make_console
+
+        console = make_console(stderr=True, quiet=self.quiet)
+        with resumable(home), RunProgress(console, episodes, name) as progress:
+            start(**progress.callbacks())
+
     def _compared(self, config: RunConfig) -> Path:
-        """The run to compare with: the one stored, gone on with if it is not finished, or a new one."""
-        from guss.cli.display import RunProgress, make_console
-        from guss.runs.provenance import provenance
+        """The run to compare with: the one stored, resumed if it is not finished, or a new one."""
         from guss.runs.run import resume, run
         from guss.runs.store import run_folder
 
         home = run_folder(self.out, config.env, config.method, config.to_json())
-        console = make_console(stderr=True)
-        with (
-            resumable(home),
-            RunProgress(console, config.episodes, quiet=self.quiet, name=config.method) as progress,
-        ):
-            if (home / "config.json").exists() and not self.overwrite:
-                resume(home, **progress.callbacks())
-            else:
-                origin = provenance(command_line())
-                run(config, self.out, origin=origin, overwrite=self.overwrite, **progress.callbacks())
+        start = partial(run, config, self.out, origin=command_provenance(), overwrite=self.overwrite)
+        if (home / "config.json").exists() and not self.overwrite:
+            start = partial(resume, home)
+        self._train(home, config.episodes, start, config.method)
         return home
 
     def _replay(self, home: Path) -> list[Path]:
         """The last episode of the first seed as an animation, its last plan as a figure."""
-        from guss.cli.display import EpisodeBar, make_console
+        from guss.cli.display import counting_bar
+        from guss.progress import make_console
         from guss.reports.replay_figure import write_replay
         from guss.runs.replay import Replay
 
         animation, still = home / "figures" / "replay.gif", home / "figures" / "last-plan.png"
         replay = Replay(home, None, None)
-        with EpisodeBar(make_console(stderr=True), len(replay), quiet=self.quiet, unit="drawing step") as bar:
+        with counting_bar(make_console(stderr=True, quiet=self.quiet), len(replay), "drawing step") as bar:
             write_replay(replay, animation, last=still, on_step=bar.update)
         return [animation, still]
 
@@ -205,9 +206,13 @@ class Run:
         from guss.envs.lookup import find_env
 
         data = read_traces(self.data, parse_columns(self.columns))
-        how: Any = {"episode_length": self.episode_length, "without_cost": self.without_cost}
-        how |= {"process": self.env_process}
-        return costs_in_order(find_env(self._preset()[1], **how).make_task(), data)
+        spec = find_env(
+            self._preset()[1],
+            episode_length=self.episode_length,
+            without_cost=self.without_cost,
+            process=self.env_process,
+        )
+        return costs_in_order(spec.make_task(), data)
 
     def _config(self, method: str, data: Dataset | None) -> RunConfig:
         """The run that the flags and the preset ask for; planner settings on the command line are the method's."""
@@ -238,9 +243,9 @@ class Run:
     def _check_resume(self) -> None:
         """A run is resumed as it began: nothing can be set but how long it is."""
         mine = ("resume", "previous", "episodes", "target", "figures", "replay", "log", "json", "quiet", "plugin")
-        other = [f.name for f in dataclasses.fields(self) if f.name not in mine and getattr(self, f.name) != f.default]
-        if other:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in other)
+        settings = [field.name for field in dataclasses.fields(self) if field.name not in mine]
+        if flags := changed_flags(self, settings):
             raise GussError(
-                f"a run is resumed with the settings it began with, but for --episodes and --target; leave out {flags}"
+                f"a run is resumed with the settings it began with, but for --episodes and --target; leave out "
+                f"{', '.join(flags)}"
             )

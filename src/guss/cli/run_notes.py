@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from guss.cli.options import print_warning
 
 if TYPE_CHECKING:
     from guss.runs.config import RunConfig
@@ -37,7 +38,7 @@ def warn_if_random(config: RunConfig, episodes: int) -> None:
     asked = dataclasses.replace(config, episodes=episodes)
     if asked.never_acts(spec_of_run(config).make_task().episode_length):
         why = f", and more until there are {config.initial_steps} steps" if config.initial_steps else ""
-        _warn(
+        print_warning(
             f"all {episodes} episodes will be random: the first {config.initial_episodes} are{why}, so {config.method} "
             f"acts in none of them; ask for more --episodes, or fewer --initial-episodes and --initial-steps"
         )
@@ -50,11 +51,7 @@ def warn_if_was_random(config: RunConfig, home: Path) -> None:
     rows = read_episodes(home)
     count = num_random(rows)
     if not config.acts_randomly and all(row["episode"] < count for row in rows):
-        _warn(
+        print_warning(
             f"all {count} episodes were random: the measures are those of random actions, not of {config.method}; "
             f"add episodes with {resume_command(home, '--episodes', str(max(2 * count, config.initial_episodes + 1)))}"
         )
-
-
-def _warn(text: str) -> None:
-    print(f"guss: warning: {text}", file=sys.stderr)

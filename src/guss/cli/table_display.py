@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Column, Table
 from rich.text import Text
 
-from guss.cli.display import reward_text
+from guss.cli.display import interval_text, print_files
+from guss.progress import ProgressBar, reward_text
 from guss.reports.escapes import one_line
 from guss.runs.suite import Batch, Job
 
@@ -44,33 +44,30 @@ def in_words(seconds: float) -> str:
     return str(timedelta(seconds=round(max(seconds, 0.0))))
 
 
-class BatchProgress:
-    """A batch as it goes: a bar over all runs on a terminal; elsewhere a line per run, and one now and then between."""
+class BatchProgress(ProgressBar):
+    """Progress of a batch: a bar over all runs on a terminal; a line per run elsewhere, and some between."""
 
-    def __init__(self, console: Console, batch: Batch, quiet: bool) -> None:
-        self._console, self._batch, self._quiet = console, batch, quiet
-        self._plain = not quiet and not console.is_terminal
-        self._left, self._said, self._started = _TimeLeft(), time.monotonic(), time.monotonic()
-        share, text = TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}")
-        columns = (BarColumn(bar_width=24), share, TimeElapsedColumn(), self._left, text)
-        self._bar = Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True)
-        self._task = self._bar.add_task("starting", total=batch.work)
+    def __init__(self, console: Console, batch: Batch) -> None:
+        self._batch = batch
         self._job: Job | None = None
+        self._left, self._said, self._started = _TimeLeft(), time.monotonic(), time.monotonic()
+        share, text = TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}", markup=False)
+        super().__init__(console, batch.work, BarColumn(bar_width=24), share, TimeElapsedColumn(), self._left, text)
+        self.update(text="starting")
 
     def start(self, job: Job) -> None:
-        """A run begins, or goes on."""
+        """A run begins, or is resumed."""
         self._job, self._started = job, time.monotonic()
         if not job.finished:
-            self._show("compiling" if job.done == 0 else f"going on after {job.done} episodes")
+            self._show("compiling" if job.done == 0 else f"resuming after {job.done} episodes")
 
     def episode(self, job: Job) -> None:
         """Episodes of it are over."""
         self._show(_figures(job))
-        if self._plain and time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
-            self._line(f"{self._place(job)}: {_figures(job)}")
-        if not self._quiet and job.news is not None:
-            for trouble in job.news.trouble:
-                self._console.print(Text(f"  {job.name}: {trouble}", style="red"), soft_wrap=True)
+        if not self._console.is_terminal and time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
+            self.line(f"{self._place(job)}: {_figures(job)}")
+        for trouble in () if job.news is None else job.news.trouble:
+            self.line(f"  {job.name}: {trouble}", "red")
 
     def step(self, done: int) -> None:
         """So many steps of the episode under way are over."""
@@ -84,17 +81,20 @@ class BatchProgress:
     def end(self, job: Job) -> None:
         """It is finished, or failed."""
         self._show("done")
-        if self._quiet:
-            return
         for trouble in job.troubles:
-            self._console.print(Text(f"{self._place(job)}: {trouble}", style="red"), soft_wrap=True)
+            self.line(f"{self._place(job)}: {trouble}", "red")
         if job.troubles:
             return
         if job.news is None:
-            self._line(f"{self._place(job)}: finished before")
+            self.line(f"{self._place(job)}: finished before")
         else:
-            took = in_words(time.monotonic() - self._started)
-            self._line(f"{self._place(job)}: {_figures(job)}, took {took}; {in_words(self._batch.seconds_left)} left")
+            took, left = in_words(time.monotonic() - self._started), in_words(self._batch.seconds_left)
+            self.line(f"{self._place(job)}: {_figures(job)}, took {took}; {left} left")
+
+    def line(self, text: str, style: str = "") -> None:
+        """Print a line that stays, and note when."""
+        self._said = time.monotonic()
+        super().line(text, style)
 
     def _place(self, job: Job) -> str:
         return f"{self._batch.jobs.index(job) + 1}/{len(self._batch.jobs)} {job.name}"
@@ -102,20 +102,7 @@ class BatchProgress:
     def _show(self, text: str) -> None:
         if self._job is not None:
             self._left.until = time.monotonic() + self._batch.seconds_left
-            about = f"{self._place(self._job)}: {text}"
-            self._bar.update(self._task, completed=self._batch.work_done, description=about)
-
-    def _line(self, text: str) -> None:
-        """Said for good, above the bar if there is one."""
-        self._said = time.monotonic()
-        self._console.print(text, highlight=False, soft_wrap=True)
-
-    def __enter__(self) -> BatchProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+            self.update(self._batch.work_done, f"{self._place(self._job)}: {text}")
 
 
 def _figures(job: Job) -> str:
@@ -124,30 +111,6 @@ def _figures(job: Job) -> str:
     if job.news is None:
         return text
     return f"{text}, {reward_text(job.news)}, unsafe {job.news.unsafe_pct:.2f} %"
-
-
-class PartProgress:
-    """What is being made right now, on a terminal; nothing elsewhere."""
-
-    def __init__(self, console: Console, quiet: bool) -> None:
-        self._status = console.status("starting")
-        self._shown = console.is_terminal and not quiet
-
-    def part(self, name: str) -> None:
-        """The next part begins."""
-        self._status.update(Text(one_line(name)))
-
-    def __enter__(self) -> PartProgress:
-        if self._shown:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._status.stop()
-
-
-def _pair(mean: float | None, half: float | None) -> str:
-    return "–" if mean is None else f"{mean:.3f}" + ("" if half is None else f" ± {half:.3f}")
 
 
 def _columns_of(rows: list[dict[str, Any]]) -> list[tuple[str, list[Text]]]:
@@ -161,12 +124,12 @@ def _columns_of(rows: list[dict[str, Any]]) -> list[tuple[str, list[Text]]]:
         for row in rows:
             paper = row["paper"].get(name)
             theirs = () if paper is None else (" ", (f"[{paper[0]:g}]", "dim"))
-            cells.append(Text.assemble(_pair(*row[name]), *theirs))
+            cells.append(Text.assemble(interval_text(*row[name]), *theirs))
         columns.append((head + " [paper]" * beside, cells))
     for cost in dict.fromkeys(cost for row in rows for cost in row.get("unsafe_pct_by_cost", ())):
         head = "\n".join(textwrap.wrap(f"{one_line(cost)} %", HEAD_WIDTH))
         pairs = [row.get("unsafe_pct_by_cost", {}).get(cost, (None, None)) for row in rows]
-        columns.append((head, [Text(_pair(*pair)) for pair in pairs]))
+        columns.append((head, [Text(interval_text(*pair)) for pair in pairs]))
     return columns
 
 
@@ -182,10 +145,9 @@ def _print_columns(console: Console, title: str, names: list[Text], columns: lis
         parts[-1].append(column)
         used += width
     for i, part in enumerate(parts):
-        shown = Table(title=None if i else Text(title), title_justify="left")
-        shown.add_column("method", overflow="fold")
-        for head, _ in part:
-            shown.add_column(Text(head), justify="right", no_wrap=True)
+        heads = (Column(Text(head), justify="right", no_wrap=True) for head, _ in part)
+        shown = Table(Column("method", overflow="fold"), *heads, title_justify="left")
+        shown.title = None if i else Text(title)
         for name, *cells in zip(names, *(cells for _, cells in part), strict=True):
             shown.add_row(name, *cells)
         console.print(shown)
@@ -198,9 +160,9 @@ def print_report(console: Console, files: list[Path]) -> None:
         names = [Text(one_line(row["label"]), style="bold" if key == "guss" else "") for key, row in methods.items()]
         _print_columns(console, label, names, _columns_of(list(methods.values())))
     for note in notes["notes"]:
-        console.print(f"  [yellow]![/] {escape(one_line(note))}", highlight=False, soft_wrap=True)
+        console.print(Text.assemble("  ", ("!", "yellow"), f" {one_line(note)}"), soft_wrap=True)
     pages = [file for file in files if file.parent.name != "figures"]
-    for file in pages:
-        console.print(Text(f"  {one_line(file)}"), soft_wrap=True)
+    written = [one_line(file) for file in pages]
     if len(files) > len(pages):
-        console.print(Text(f"  {one_line(pages[0].parent / 'figures')} ({len(files) - len(pages)} files)"))
+        written.append(f"{one_line(pages[0].parent / 'figures')} ({len(files) - len(pages)} files)")
+    print_files(console, written)

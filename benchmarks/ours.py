@@ -1,4 +1,4 @@
-"""Our side: `python -m guss.bench.ours KIND CASE SEEDS`.
+"""Our side: `python -m benchmarks.ours KIND CASE SEEDS`.
 
 plan      a whole plan
 limit     the same rollouts of as many policies, scored, in one batch: no search, no archive, candidates given
@@ -16,33 +16,35 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from guss.bench.cases import FITS, PLANS, model_of, planner_of, start_of, task_of, transitions_of
-from guss.bench.worker import serve
+from benchmarks.cases import FITS, PLANS, Case, model_of, planner_of, start_of, task_of, transitions_of
+from benchmarks.worker import serve
 from guss.models.training import Data, FitSettings, fit_model
 from guss.planners.engine import Particles, evaluate, plan_one
+from guss.task import Task
 from guss.types import Model, Scores
 
 Work = Callable[[], Any]
 
 
-def planning(name: str, seeds: int) -> Work:
-    """A whole plan for each of `seeds` states at once, a model for each."""
-    case = PLANS[name]
+def inputs_of(case: Case, seeds: int) -> tuple[Task, Any, Any, Array, PRNGKeyArray]:
+    """The task and the planner of a case; a model, a state and a key for each seed."""
     task = task_of(case)
-    planner = planner_of(case, task)
     models = jax.tree.map(lambda *x: jnp.stack(x), *(model_of(case, task, i) for i in range(seeds)))
     obs, keys = jnp.stack([jnp.asarray(start_of(task))] * seeds), jax.random.split(jax.random.key(0), seeds)
+    return task, planner_of(case, task), models, obs, keys
+
+
+def planning(name: str, seeds: int) -> Work:
+    """A whole plan for each of `seeds` states at once, a model for each."""
+    task, planner, models, obs, keys = inputs_of(PLANS[name], seeds)
     many = jax.jit(jax.vmap(lambda model, obs, key: plan_one(planner, model, task, obs, key).action))
     return lambda: many(models, obs, keys).block_until_ready()
 
 
 def limit(name: str, seeds: int) -> Work:
     """What no planner of as many plans can beat: all of them in one batch."""
-    case = PLANS[name]
-    task = task_of(case)
-    planner = planner_of(case, task)
-    models = jax.tree.map(lambda *x: jnp.stack(x), *(model_of(case, task, i) for i in range(seeds)))
-    obs, key = jnp.stack([jnp.asarray(start_of(task))] * seeds), jax.random.key(0)
+    case, key = PLANS[name], jax.random.key(0)
+    task, planner, models, obs, keys = inputs_of(case, seeds)
 
     def ask(key: PRNGKeyArray) -> Any:
         state = planner.init(key, obs[0], planner.first_memory())
@@ -51,7 +53,7 @@ def limit(name: str, seeds: int) -> Work:
     def one(model: Model, obs: Array, candidates: Any) -> Scores:
         return evaluate(planner, Particles.of(model), task, obs, key, candidates)[1]
 
-    candidates = jax.jit(jax.vmap(ask))(jax.random.split(key, seeds))
+    candidates = jax.jit(jax.vmap(ask))(keys)
     many = jax.jit(jax.vmap(one))
     return lambda: jax.block_until_ready(many(models, obs, candidates))
 

@@ -70,6 +70,11 @@ FITS = {
 }
 
 
+def label(name: str, seeds: int) -> str:
+    """A case's name in the results."""
+    return name if seeds == 1 else f"{name} × {seeds} seeds"
+
+
 def car_sized() -> Task:
     """A stand-in with the sizes of SafeCar-Goal: 22 observations, two continuous actions, a 50 × 50 grid."""
 

@@ -1,4 +1,4 @@
-"""The clock: workers in processes of their own take turns, so that what disturbs the machine disturbs all alike."""
+"""The clock: workers in separate processes take turns, so that what disturbs the machine disturbs all alike."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,24 +43,15 @@ def in_words(row: dict[str, Any]) -> tuple[str, str, str]:
 
 
 class Worker:
-    """A process that does its work when told to (`guss.bench.worker`).
+    """A process that does its work on request (`benchmarks.worker`)."""
 
-    `command`: a relative path of the program is relative to the current folder, also if the process runs in `cwd`.
-    """
-
-    def __init__(self, command: Sequence[str], threads: int, cwd: str | None = None) -> None:
-        many = str(threads)
-        env = os.environ | {"NPROC": many, "OMP_NUM_THREADS": many, "BENCH_THREADS": many}
-        program, *words = command
-        if os.path.dirname(program):  # a path; without symbolic links followed: a virtual environment's Python is one
-            program = os.path.abspath(program)
-        self.command = [program, *words]
+    def __init__(self, command: Sequence[str], threads: int) -> None:
+        self.command = " ".join(command)
+        env = os.environ | dict.fromkeys(("NPROC", "OMP_NUM_THREADS", "BENCH_THREADS"), str(threads))
         try:
-            self.process = subprocess.Popen(
-                self.command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
+            self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         except OSError as error:
-            raise GussError(f"cannot start {' '.join(self.command)}: {error.strerror}") from error
+            raise GussError(f"cannot start {self.command}: {error.strerror}") from error
         self.seconds: list[float] = []
         self.first_seconds = float(self._hear()["first_seconds"])
 
@@ -70,8 +60,8 @@ class Worker:
         line = self.process.stdout.readline()
         if not line:
             self.close()
-            ended = f"ended with exit code {self.process.returncode}: its errors are above"
-            raise GussError(f"{' '.join(self.command)} {ended}")
+            code = self.process.returncode
+            raise GussError(f"{self.command} ended with exit code {code}: its errors are above")
         return json.loads(line)
 
     def turn(self, times: int) -> None:
@@ -87,11 +77,6 @@ class Worker:
             assert pipe is not None
             pipe.close()
         self.process.wait()
-
-
-def ours(kind: str, case: str, seeds: int, threads: int) -> Worker:
-    """A worker of `guss.bench.ours`."""
-    return Worker([sys.executable, "-m", "guss.bench.ours", kind, case, str(seeds)], threads)
 
 
 def compare(case: str, us: Worker, peers: dict[str, Worker], seconds: float, threads: int) -> list[Row]:

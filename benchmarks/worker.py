@@ -1,4 +1,4 @@
-"""One side of a benchmark, in a process of its own: prepares its work, then does it as often as it is told to.
+"""One side of a benchmark, in a separate process: prepares its work, then repeats it as often as the runner asks.
 
 worker:  {"ready": true, "first_seconds": 1.2}      after the first call, which compiles
 runner:  20

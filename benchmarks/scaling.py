@@ -1,4 +1,4 @@
-"""How a plan's time and memory grow: `python -m guss.bench.scaling AXIS VALUE` measures one point in its own process.
+"""How a plan's time and memory grow: `python -m benchmarks.scaling AXIS VALUE` measures one point in its own process.
 
 All points are GuSS plans of Safe Pendulum with a DARMDN of 2 × 50: 100 policies, 10 steps, one net, one seed, 50 × 50
 cells, but for the one quantity that varies.
@@ -82,24 +82,19 @@ def measure_here(axis: str, value: int) -> dict[str, Any]:
 
 
 def measure(axis: str, value: int, threads: int = 1) -> dict[str, Any]:
-    """One point, in a process of its own so that its memory is its own too."""
+    """One point, in a new process, so that its memory is measured alone."""
     env = os.environ | {"NPROC": str(threads)}
-    words = [sys.executable, "-m", "guss.bench.scaling", axis, str(value)]
+    words = [sys.executable, "-m", "benchmarks.scaling", axis, str(value)]
     done = subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise GussError(f"the point {axis} = {value} could not be measured: its errors are above")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def exponent(points: Iterable[dict[str, Any]], what: str = "ms") -> float:
+def exponent(points: Iterable[dict[str, Any]]) -> float:
     """b in time ≈ a · xᵇ, by least squares on logarithms."""
-    x, y = np.log([(p["value"], p[what]) for p in points]).T
+    x, y = np.log([(p["value"], p["ms"]) for p in points]).T
     return float(np.polyfit(x, y, 1)[0])
-
-
-def last_exponent(points: list[dict[str, Any]], what: str = "ms") -> float:
-    """The same between the last two points, where what does not grow matters least."""
-    return exponent(points[-2:], what)
 
 
 if __name__ == "__main__":
