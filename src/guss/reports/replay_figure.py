@@ -214,9 +214,8 @@ class ViewPanels:
         if not self.place:
             self._zones(axes)
         axes.plot(*self._curve(self.animation.course, 0), color=COLOURS["later"], lw=1.0)
-        axes.set(
-            xlim=(0, self.animation.steps), ylim=self.animation.course_limits, xlabel="step of the episode, from 0"
-        )
+        limits = self.animation.axes.course_limits(self.animation.course)
+        axes.set(xlim=(0, self.animation.steps), ylim=limits, xlabel="step of the episode, from 0")
         axes.set_ylabel(self.animation.course_label, fontsize=8)
 
     def _draw_course(self, axes: Any, frame: Frame) -> Iterable[Any]:

@@ -14,19 +14,7 @@ from typing import Any
 import numpy as np
 
 from guss.collect.trajectories import unsafe_steps
-from guss.runs.animation import (
-    MOST_FRAMES,
-    NAME,
-    Animation,
-    Axes,
-    Behaviour,
-    Frame,
-    Lines,
-    OnStep,
-    count_unsafe,
-    evenly,
-    pack_animation,
-)
+from guss.runs.animation import MOST_FRAMES, NAME, Animation, Axes, Frame, Lines, OnStep, evenly, pack_animation
 from guss.runs.replay import PlanSnapshot, Replay, ReplayStep
 from guss.runs.store import write_packed
 from guss.runs.tracks import Tracks
@@ -81,7 +69,7 @@ class Animator:
                 unsafe=self.view.unsafe,
                 horizon=replay.config.horizon if replay.replans else 1,
             ),
-            behaviour=None if self._map is None else Behaviour(self._map.labels, self._map.extent, self._map.shape),
+            behaviour=self._map,
             keeps_archive=replay.keeps_archive,
             world=None if self.view.sketch is None else self.view.world,
             path=path,
@@ -102,22 +90,14 @@ class Animator:
                 break
 
     def _frame(self, step: ReplayStep) -> Frame:
-        unsafe = self.animation.unsafe[: step.step + 1].sum()
+        unsafe = int(self.animation.unsafe[: step.step + 1].sum())
         rewards = self.animation.rewards[: step.step + 1]
         earned = f"return {rewards.sum():.4g}, mean reward {rewards.mean():.3f}"
-        empty = np.zeros((0, 1))
         frame = Frame(
             step=step.step,
             shapes=[] if self.view.sketch is None else self.view.sketch(step.obs),
             now=np.asarray(self.view.shown(step.obs), float),
-            safe=empty,
-            unsafe=empty,
-            chosen=np.zeros(0),
-            cells=np.zeros((0, 3)),
-            risky=np.zeros((0, 2), int),
-            ring=None,
-            progress=f"{earned}, {count_unsafe(int(unsafe))} so far",
-            text="",
+            progress=f"{earned}, {unsafe or 'no'} unsafe step{'s' * (unsafe > 1)} so far",
         )
         return frame if step.snapshot is None else self._planned(frame, step.obs, step.snapshot)
 

@@ -112,8 +112,6 @@ def pack_run(
     for name, data in made.items():
         if data is not None:
             write_packed(target / name, data)
-    if made.get(animation.NAME) is not None:
-        (target / animation.EARLIER_NAME).unlink(missing_ok=True)
     names = ["config.json", *(f"{name}.gz" for name in lines), *(name for name, data in made.items() if data)]
     if (home / "eval.json").exists():
         write_atomically(target / "eval.json", (home / "eval.json").read_bytes())
