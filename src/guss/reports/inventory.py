@@ -7,6 +7,7 @@ groups of their own, named by where they lie.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,8 @@ from guss.errors import GussError
 from guss.reports.labels import in_numbers, name_envs, name_rows, same_settings, seeds_text
 from guss.reports.paper import paper_methods
 from guss.reports.style import distinct_styles, label_of, label_of_env
-from guss.runs.description import Facts, MethodKind, StoredRun, bundled_env, bundled_method, measure_of, read_stored
+from guss.runs.description import MethodKind, StoredRun, bundled_env, bundled_method, measure_of, read_stored
+from guss.runs.metrics import THRESHOLDS
 from guss.runs.rows import read_episodes, read_timings
 from guss.runs.store import by_seed
 from guss.usercode import no_user_code
@@ -28,12 +30,11 @@ MAIN = ("", "runs")
 
 
 @dataclass(frozen=True)
-class Record:
-    """A stored run, as reports use it."""
+class Record(StoredRun):
+    """A stored run with its records, as reports use it."""
 
     home: Path
     group: str
-    stored: StoredRun
     episodes: list[dict[str, Any]]
     timings: list[dict[str, Any]]
     measure: str = ""
@@ -47,24 +48,9 @@ class Record:
     """Its line in figures."""
 
     @property
-    def env(self) -> str:
-        """The environment's name."""
-        return self.stored.env
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """Its settings."""
-        return self.stored.config
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """Command, commit, versions, machine."""
-        return self.stored.origin
-
-    @property
-    def facts(self) -> Facts | None:
-        """What the run stored of its environment and method; None: an earlier guss did not."""
-        return self.stored.facts
+    def threshold(self) -> float | None:
+        """The reward that MRCP waits for; None where the paper has none."""
+        return THRESHOLDS.get(self.env)
 
     @property
     def machine(self) -> str:
@@ -142,7 +128,7 @@ class Gathered:
     @property
     def envs(self) -> list[str]:
         """Environments with runs to compare, in the paper's order."""
-        return list(dict.fromkeys(record.env for record in self.records))
+        return list(by_env(self.records))
 
     def brief(self, error: Exception) -> str:
         """A message without the folder that is reported on."""
@@ -150,7 +136,15 @@ class Gathered:
 
     def of_env(self, env: str) -> list[Record]:
         """The runs to compare of an environment."""
-        return [record for record in self.records if record.env == env]
+        return by_env(self.records).get(env, [])
+
+
+def by_env(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """The runs of each environment."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.env, []).append(record)
+    return found
 
 
 def read_record(home: Path, group: str = "") -> Record:
@@ -162,7 +156,8 @@ def read_record(home: Path, group: str = "") -> Record:
     if others := sorted({row["seed"] for row in episodes} - set(stored.config["seeds"])):
         raise GussError(f"{home / 'episodes.jsonl'} has seed {others[0]}, which its config.json does not name")
     timings = read_timings(home) if any(home.glob("timings.jsonl*")) else []
-    return identified([Record(home, group, stored, episodes, timings)])[0]
+    record = Record(**vars(stored), home=home, group=group, episodes=episodes, timings=timings)
+    return identified([record])[0]
 
 
 def env_labels(records: list[Record]) -> dict[str, str]:
@@ -181,8 +176,7 @@ def identified(records: list[Record], labels: dict[str, str] | None = None) -> l
     """
     labels = labels or env_labels(records)
     found: list[Record] = []
-    for env in dict.fromkeys(record.env for record in records):
-        mine = [record for record in records if record.env == env]
+    for env, mine in by_env(records).items():
         methods = list(dict.fromkeys(record.method for record in mine))
         measures = [measure_of(env, record.episodes, record.facts) for record in mine]
         measure = "return" if "return" in measures else "mean_reward"
@@ -221,17 +215,20 @@ def gather(folder: Path) -> Gathered:
     found.records = _one_of_each([record for record in records if not record.group], labels, found.notes)
     for record in found.records:
         found.notes += _partial(record)
-    for env in found.envs:
-        found.notes += _gaps(env, found.of_env(env))
+    for env, mine in by_env(found.records).items():
+        found.notes += _gaps(env, mine)
     found.notes += _unknown([*found.records, *(record for group in found.groups.values() for record in group)])
     return found
 
 
 def _order(record: Record) -> tuple[Any, ...]:
     """The paper's environments and methods first, in its order."""
-    envs, methods = ENVS.names(), paper_methods()
-    place = lambda name, names: names.index(name) if name in names else len(names)  # noqa: E731
-    return place(record.env, envs), record.env, place(record.method, methods), record.method, record.name
+
+    def place(name: str, names: Sequence[str]) -> int:
+        return names.index(name) if name in names else len(names)
+
+    env, method = record.env, record.method
+    return place(env, ENVS.names()), env, place(method, paper_methods()), method, record.name
 
 
 def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]) -> list[Record]:
@@ -239,9 +236,12 @@ def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]
 
     Of equal ones, the last made.
     """
+
+    def weight(record: Record) -> tuple[int, str, str]:
+        return len(record.seeds) * record.done, str(record.origin.get("date", "")), record.name
+
     best: dict[str, Record] = {}
     dropped: list[tuple[str, Record]] = []
-    weight = lambda r: (len(r.seeds) * r.done, str(r.origin.get("date", "")), r.name)  # noqa: E731
     for record in records:
         key = same_settings(record.config | {"env": record.env})
         rival = best.setdefault(key, record)

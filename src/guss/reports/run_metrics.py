@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from itertools import combinations
 from typing import Any
 
@@ -21,7 +22,7 @@ COMPARED = ("mar", "unsafe_pct", "unsafe_trans_pct")
 def per_seed(record: Record) -> dict[str, np.ndarray]:
     """The paper's measures of every seed, [S]; NaN where one is not defined."""
     rewards, unsafe, steps = (record.values(name) for name in (record.measure, "unsafe_pct", "steps"))
-    return metrics.run_metrics(rewards, unsafe, steps, metrics.THRESHOLDS.get(record.env))._asdict()
+    return metrics.run_metrics(rewards, unsafe, steps, record.threshold)._asdict()
 
 
 def by_cost(record: Record) -> dict[str, np.ndarray]:
@@ -50,6 +51,11 @@ def plain(values: Any, digits: int = 4) -> list[float | None]:
     return [None if math.isnan(x) else round(float(x), digits) for x in values]
 
 
+def interval_pair(values: Any) -> list[float | None]:
+    """`[mean, half-width of the 90 % interval]` for JSON; None for what is not defined."""
+    return plain(metrics.interval(values))
+
+
 def planning(record: Record) -> tuple[float | None, int | None]:
     """Milliseconds that a planned step of one seed took, compiling apart, and predicted transitions for it.
 
@@ -63,9 +69,9 @@ def planning(record: Record) -> tuple[float | None, int | None]:
     sizes = [config.get("budget"), config.get("horizon"), net.get("ensemble", 1), net.get("particles", 1)]
     evaluations = math.prod(sizes) if all(isinstance(size, int) for size in sizes) else None
     phases = {row["episode"]: row["phase"] for row in record.episodes}
-    lengths: dict[int, int] = {}
+    lengths = Counter[int]()
     for row in record.episodes:
-        lengths[row["episode"]] = lengths.get(row["episode"], 0) + row["steps"]
+        lengths[row["episode"]] += row["steps"]
     quick = [
         1000 * row["plan_seconds"] / lengths[row["episode"]]
         for row in record.timings

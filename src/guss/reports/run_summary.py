@@ -10,10 +10,8 @@ import numpy as np
 from guss.files import writing
 from guss.reports.curves import draw_learning
 from guss.reports.inventory import Record, identified, read_record
-from guss.reports.run_metrics import by_cost, per_seed, plain
+from guss.reports.run_metrics import by_cost, interval_pair, per_seed
 from guss.reports.style import save_figure
-from guss.runs import metrics
-from guss.runs.metrics import THRESHOLDS
 from guss.runs.rows import num_random
 
 
@@ -26,9 +24,7 @@ def summarise_record(record: Record) -> dict[str, Any]:
     """The same of a run that has been read."""
     found = per_seed(record)
     counted = range(record.done // 2, record.done)
-    random = (
-        0 if record.method == "random" else len(range(counted.start, min(num_random(record.episodes), record.done)))
-    )
+    random = 0 if record.method == "random" else num_random(record.episodes)
     return {
         "env": record.env,
         "method": record.method,
@@ -36,30 +32,31 @@ def summarise_record(record: Record) -> dict[str, Any]:
         "episodes": record.done,
         "measure": record.measure,
         "mar_episodes": len(counted),
-        "mar_random_episodes": random,
-        "threshold": THRESHOLDS.get(record.env),
+        "mar_random_episodes": sum(episode < random for episode in counted),
+        "threshold": record.threshold,
         "reached": int((~np.isnan(found["mrcp_ksteps"])).sum()),
-        "unsafe_pct_by_cost": {name: plain(metrics.interval(values)) for name, values in by_cost(record).items()},
-    } | {name: plain(metrics.interval(values)) for name, values in found.items()}
+        "unsafe_pct_by_cost": {name: interval_pair(values) for name, values in by_cost(record).items()},
+    } | {name: interval_pair(values) for name, values in found.items()}
 
 
 def summarise_evaluation(found: Any) -> dict[str, Any]:
     """The frozen agent's mean reward and unsafe share: `[mean, half-width of the 90 % interval over seeds]`."""
+    reward, unsafe = found.mean_reward, found.unsafe_pct  # [S, E]
     return {
-        "seeds": found.mean_reward.shape[0],
-        "episodes": found.mean_reward.shape[1],
+        "seeds": reward.shape[0],
+        "episodes": reward.shape[1],
         "trained_episodes": found.trained_episodes,
         "ends_early": bool(found.steps.min() < found.episode_length),
-        "steps": plain(metrics.interval(found.steps.mean(axis=1))),
-        "return": plain(metrics.interval((found.mean_reward * found.steps).mean(axis=1))),
-        "mean_reward": plain(metrics.interval(found.mean_reward.mean(axis=1))),
+        "steps": interval_pair(found.steps.mean(axis=1)),
+        "return": interval_pair((reward * found.steps).mean(axis=1)),
+        "mean_reward": interval_pair(reward.mean(axis=1)),
         "unsafe_pct_by_cost": {
-            name: plain(metrics.interval(shares.mean(axis=1))) for name, shares in found.unsafe_by_cost.items()
+            name: interval_pair(shares.mean(axis=1)) for name, shares in found.unsafe_by_cost.items()
         },
-        "unsafe_pct": plain(metrics.interval(found.unsafe_pct.mean(axis=1))),
-        "mean_reward_per_seed": found.mean_reward.mean(axis=1).round(4).tolist(),
-        "unsafe_pct_per_seed": found.unsafe_pct.mean(axis=1).round(4).tolist(),
-        "worst_episode_unsafe_pct": round(float(found.unsafe_pct.max()), 4),
+        "unsafe_pct": interval_pair(unsafe.mean(axis=1)),
+        "mean_reward_per_seed": reward.mean(axis=1).round(4).tolist(),
+        "unsafe_pct_per_seed": unsafe.mean(axis=1).round(4).tolist(),
+        "worst_episode_unsafe_pct": round(float(unsafe.max()), 4),
     }
 
 
