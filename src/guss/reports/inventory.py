@@ -7,11 +7,11 @@ groups of their own, named by where they lie.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from guss.runs.store import by_seed
 from guss.usercode import no_user_code
 
 MAIN = ("", "runs")
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,11 @@ class Gathered:
         """Environments with runs to compare, in the paper's order."""
         return list(by_env(self.records))
 
+    @property
+    def all_records(self) -> list[Record]:
+        """Those compared, then those of the groups."""
+        return [*self.records, *(record for records in self.groups.values() for record in records)]
+
     def brief(self, error: Exception) -> str:
         """A message without the folder that is reported on."""
         return str(error).replace(f"{self.folder}/", "")
@@ -139,12 +145,17 @@ class Gathered:
         return by_env(self.records).get(env, [])
 
 
+def grouped(records: Iterable[Record], key: Callable[[Record], K]) -> dict[K, list[Record]]:
+    """The runs by what `key` gives for them, in their order."""
+    found: dict[K, list[Record]] = {}
+    for record in records:
+        found.setdefault(key(record), []).append(record)
+    return found
+
+
 def by_env(records: Iterable[Record]) -> dict[str, list[Record]]:
     """The runs of each environment."""
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        found.setdefault(record.env, []).append(record)
-    return found
+    return grouped(records, lambda record: record.env)
 
 
 def read_record(home: Path, group: str = "") -> Record:
@@ -181,13 +192,11 @@ def identified(records: list[Record], labels: dict[str, str] | None = None) -> l
         measures = [measure_of(env, record.episodes, record.facts) for record in mine]
         measure = "return" if "return" in measures else "mean_reward"
         names = name_rows([record.config for record in mine], [record.name for record in mine])
-        rows = sorted(
-            zip(mine, names, strict=True), key=lambda row: (methods.index(row[0].method), in_numbers(row[1].label))
-        )
-        styles = distinct_styles([record.method for record, _ in rows], [name.label for _, name in rows])
-        for (record, name), style in zip(rows, styles, strict=True):
-            named = replace(record, measure=measure, env_label=labels[env], key=name.key, label=name.label)
-            found.append(replace(named, style=style))
+        about: dict[str, Any] = {"measure": measure, "env_label": labels[env]}
+        rows = [replace(record, **(about | name._asdict())) for record, name in zip(mine, names, strict=True)]
+        rows.sort(key=lambda row: (methods.index(row.method), in_numbers(row.label)))
+        styles = distinct_styles([row.method for row in rows], [row.label for row in rows])
+        found += [replace(row, style=style) for row, style in zip(rows, styles, strict=True)]
     return found
 
 
@@ -210,14 +219,19 @@ def gather(folder: Path) -> Gathered:
     found.notes += found.left_out
     records.sort(key=_order)
     labels = env_labels(records)
-    for name in dict.fromkeys(record.group for record in records if record.group):
-        found.groups[name] = identified([record for record in records if record.group == name], labels)
-    found.records = _one_of_each([record for record in records if not record.group], labels, found.notes)
+    groups = grouped(records, lambda record: record.group)
+    found.records = _one_of_each(groups.pop("", []), labels, found.notes)
+    found.groups = {name: identified(mine, labels) for name, mine in groups.items()}
     for record in found.records:
         found.notes += _partial(record)
     for env, mine in by_env(found.records).items():
         found.notes += _gaps(env, mine)
-    found.notes += _unknown([*found.records, *(record for group in found.groups.values() for record in group)])
+    unknown = [record.who for record in found.all_records if record.kind is None]
+    found.notes += [
+        f"{who}: its run does not say what kind of method this is, so it stands “for comparison”; runs of this version "
+        f"of guss do."
+        for who in dict.fromkeys(unknown)
+    ]
     return found
 
 
@@ -258,17 +272,6 @@ def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]
     return shown
 
 
-def _unknown(records: list[Record]) -> list[str]:
-    """Methods of which nothing is stored."""
-    text = dict.fromkeys(
-        f"{record.who}: its run does not say what kind of method this is, so it stands “for comparison”; runs of this "
-        f"version of guss do."
-        for record in records
-        if record.kind is None
-    )
-    return list(text)
-
-
 def _partial(record: Record) -> list[str]:
     """What a run has less of than was asked for."""
     who, notes = record.who, []
@@ -295,30 +298,28 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
         notes.append(f"{label}: no run of {', '.join(absent)}, which the paper's table has.")
     if not any(record.method == "random" for record in records):
         notes.append(f"{label}: no run of random actions, so there is no line of theirs.")
-    sets = Counter(tuple(record.seeds) for record in records)
+    sets = grouped(records, lambda record: tuple(record.seeds))
     if len(sets) > 1:
-        text = "; ".join(
-            f"{', '.join(r.label for r in records if tuple(r.seeds) == seeds)}: {seeds_text(seeds)}" for seeds in sets
-        )
+        text = "; ".join(f"{_labels(mine)}: {seeds_text(seeds)}" for seeds, mine in sets.items())
         notes.append(f"{label}: not the same seeds for all ({text}).")
-    if single := [r.label for r in records if len(r.seeds) == 1]:
-        notes.append(f"{label}: one seed only of {', '.join(single)}, so there is no interval.")
-    versions = Counter(str(r.origin.get("versions", {}).get("guss", "?")) for r in records)
+    if single := [record for record in records if len(record.seeds) == 1]:
+        notes.append(f"{label}: one seed only of {_labels(single)}, so there is no interval.")
+    versions = {str(record.origin.get("versions", {}).get("guss", "?")) for record in records}
     if len(versions) > 1:
         notes.append(f"{label}: runs of several versions of guss ({', '.join(sorted(versions))}).")
-    machines: dict[str, list[str]] = {}
-    for r in records:
-        if any(row.get("phase") == "plan" for row in r.episodes):
-            machines.setdefault(str(r.origin.get("machine", {}).get("cpu", "?")), []).append(r.label)
+    planned = [record for record in records if any(row["phase"] == "plan" for row in record.episodes)]
+    machines = grouped(planned, lambda record: str(record.origin.get("machine", {}).get("cpu", "?")))
     if len(machines) > 1:
-        text = "; ".join(f"{', '.join(methods)}: {cpu}" for cpu, methods in machines.items())
+        text = "; ".join(f"{_labels(mine)}: {cpu}" for cpu, mine in machines.items())
         notes.append(f"{label}: planning times are of several machines ({text}).")
-    if dirty := [r.label for r in records if not _committed(r)]:
-        notes.append(
-            f"{label}: guss's own source code had no commit, or changes since its last one, in the runs of "
-            f"{', '.join(dirty)}."
-        )
+    if dirty := [record for record in records if not _committed(record)]:
+        what = "guss's own source code had no commit, or changes since its last one"
+        notes.append(f"{label}: {what}, in the runs of {_labels(dirty)}.")
     return notes
+
+
+def _labels(records: list[Record]) -> str:
+    return ", ".join(record.label for record in records)
 
 
 def _committed(record: Record) -> bool:

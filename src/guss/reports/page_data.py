@@ -65,7 +65,7 @@ def make_payload(report: Report, out: Path, drawn: Drawn, notes: list[str], comm
         "envs": envs,
         "groups": _groups(report),
         "figures": [_figure(kind, files) for (env, kind), files in drawn.items() if not env],
-        "runs": [_run(record, out) for record in report.records],
+        "runs": [_run(record, out) for record in report.found.all_records],
     }
 
 

@@ -27,12 +27,12 @@ from guss.reports.inventory import Gathered, Record, by_env, gather
 from guss.reports.labels import flat
 from guss.reports.page import build_page
 from guss.reports.page_data import HERO, Drawn, make_payload, stem_of
-from guss.reports.run_metrics import compare
+from guss.reports.run_summary import compare
 from guss.reports.style import save_figure
 from guss.reports.table import Row, against_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
 from guss.runs import state_maps
 from guss.runs.metrics import MEASURES
-from guss.runs.store import write_json
+from guss.runs.store import json_bytes
 from guss.usercode import no_user_code
 
 
@@ -53,11 +53,6 @@ class Report:
     name: str
     """Of the folder reported on."""
 
-    @property
-    def records(self) -> list[Record]:
-        """Those compared, then those of the groups."""
-        return [*self.found.records, *(record for records in self.found.groups.values() for record in records)]
-
 
 @no_user_code("a report")
 def write_report(
@@ -72,17 +67,19 @@ def write_report(
     with writing(out):
         (out / "figures").mkdir(parents=True, exist_ok=True)
     begin("tables")
-    texts = {"table.md": to_markdown(report), "table.tex": to_latex(report.tables)}
-    for name, text in texts.items():
-        write_atomically(out / name, text.encode())
-    write_json(out / "table.json", to_json(report.tables))
-    write_json(out / "report.json", everything(report))
+    contents = {
+        "table.md": to_markdown(report).encode(),
+        "table.tex": to_latex(report.tables).encode(),
+        "table.json": json_bytes(to_json(report.tables)),
+        "report.json": json_bytes(everything(report)),
+    }
+    for name, content in contents.items():
+        write_atomically(out / name, content)
     drawn, notes = draw_all(report, out / "figures", begin)
     begin("report.html")
     payload = make_payload(report, out, drawn, notes, command or f"guss report {report.name}")
     write_atomically(out / "report.html", build_page(payload).encode())
-    names = ("report.html", *texts, "table.json", "report.json")
-    return [*(out / name for name in names), *(path for paths in drawn.values() for path in paths)]
+    return [*(out / name for name in ("report.html", *contents)), *(path for paths in drawn.values() for path in paths)]
 
 
 @no_user_code("a report")
@@ -149,7 +146,7 @@ def to_markdown(report: Report) -> str:
     lines += ["", "## What is missing, partial or mixed", ""]
     lines += [f"- {markdown(note)}" for note in report.found.notes] or ["Nothing that is known of."]
     lines += ["", "## Where the numbers come from", ""]
-    lines += markdown_table(["run", "command", "commit", "machine"], map(_source, report.records))
+    lines += markdown_table(["run", "command", "commit", "machine"], map(_source, report.found.all_records))
     return "\n".join(lines) + "\n"
 
 
@@ -229,7 +226,7 @@ def everything(report: Report) -> dict[str, Any]:
         },
         "runs": [
             {"run": record.name, "group": record.group, "seeds": record.seeds, "episodes": record.done} | record.origin
-            for record in report.records
+            for record in report.found.all_records
         ],
     } | ({"left_out": report.found.left_out} if report.found.left_out else {})
 

@@ -59,6 +59,8 @@ COLOURS = {
 """Of animations, in figures and on the page: trajectories, unsafe zones, unsafe steps."""
 _OTHERS = ("#882255", "#117733", "#332288", "#AA4499")
 _LINES = ("-", "--", "-.", ":")
+LOOK: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "guss"}
+"""Settings of matplotlib for all figures."""
 
 
 def style_of(method: str) -> dict[str, Any]:
@@ -106,19 +108,15 @@ def label_of_env(env: str) -> str:
     return _ENVS.get(env) or one_line(short_name(env), LONGEST) or "(no name)"
 
 
-def _our_look() -> None:
-    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "guss"})
-
-
 def new_figure(columns: int, rows: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
     """A figure with a grid of axes in our look."""
-    _our_look()
+    plt.rcParams.update(LOOK)
     return plt.subplots(rows, columns, figsize=(width, height), layout="constrained", **options)
 
 
 def new_canvas(width: float, height: float, dpi: int) -> Any:
     """A figure in our look without axes yet, as large as it will be on a screen."""
-    _our_look()
+    plt.rcParams.update(LOOK)
     return plt.figure(figsize=(width, height), dpi=dpi, layout="constrained")
 
 

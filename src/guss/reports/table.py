@@ -16,7 +16,7 @@ from guss.reports.escapes import latex, markdown, markdown_table
 from guss.reports.inventory import Record
 from guss.reports.labels import json_keys
 from guss.reports.paper import paper_figures, paper_methods
-from guss.reports.run_metrics import MEASURES, by_cost, interval_pair, per_seed, plain, planning, pooled
+from guss.reports.run_summary import MEASURES, by_cost, interval_pair, json_numbers, per_seed, planning, pooled
 from guss.runs import metrics
 from guss.runs.description import MethodKind
 
@@ -108,12 +108,12 @@ def _row(record: Record) -> Row:
         values = found[name]
         defined = values[~np.isnan(values)]
         mean, half = interval_pair(values)
-        low, high = plain(metrics.bootstrap_iqm(defined)) if defined.size else (None, None)
+        low, high = json_numbers(metrics.bootstrap_iqm(defined)) if defined.size else (None, None)
         measures[name] = {
             "mean": mean,
             "half": half,
             "pooled": interval_pair(together[name])[1] if name in together else None,
-            "iqm": plain([metrics.iqm(defined)])[0] if defined.size else None,
+            "iqm": json_numbers([metrics.iqm(defined)])[0] if defined.size else None,
             "iqm_low": low,
             "iqm_high": high,
             "paper": paper.get(name),

@@ -10,6 +10,7 @@ from matplotlib.patches import Circle
 
 from guss.envs.toy import ToyLayout
 from guss.reports.escapes import plot_text
+from guss.reports.run_summary import json_numbers
 from guss.reports.style import add_rectangle, new_figure, save_figure, style_of
 from guss.runs import metrics
 from guss.runs.store import write_json
@@ -46,7 +47,7 @@ def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -
             "first_reached_step_per_seed": first,
             "cost_per_seed": record["cost"].sum(axis=0).tolist(),
             "mean_reward": float(record["reward"].mean()),
-            "mean_reward_per_seed": _plain(record["reward"].mean(axis=0)),
+            "mean_reward_per_seed": json_numbers(record["reward"].mean(axis=0), 6),
             "plans_per_step": int(record["evaluated"].max()),
             "fallback_steps": int(record["fallback"].sum()),
             "archive_occupancy": float(record["occupancy"].mean()),
@@ -56,8 +57,8 @@ def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -
         for measure in MEASURES:
             values = record[measure]
             methods[name][measure] = float(values.mean())
-            methods[name][f"{measure}_per_seed"] = _plain(values.mean(axis=0))
-            methods[name][f"{measure}_per_step"] = _plain(values.mean(axis=1))
+            methods[name][f"{measure}_per_seed"] = json_numbers(values.mean(axis=0), 6)
+            methods[name][f"{measure}_per_step"] = json_numbers(values.mean(axis=1), 6)
     return {
         "experiment": "toy",
         "config": data["config"],
@@ -73,10 +74,6 @@ def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -
             if name != "guss" and "guss" in records
         },
     }
-
-
-def _plain(values: np.ndarray) -> list[float]:
-    return [round(float(v), 6) for v in values]
 
 
 def write_report(home: Path) -> tuple[dict[str, Any], list[Path]]:
