@@ -7,7 +7,8 @@ from typing import Any
 
 from benchmarks.clock import LIMIT, in_words
 from benchmarks.environments import in_words as environment_text
-from benchmarks.scaling import AXES, exponent
+from benchmarks.scaling import AXES, exponent, last_exponent
+from guss.reports.escapes import markdown_table
 from guss.reports.style import new_figure, save_figure
 
 NAMES = {
@@ -29,25 +30,25 @@ def markdown(rows: list[dict[str, Any]], details: dict[str, Any]) -> str:
         f"Machine: {'; '.join(machines)}. Threads of every process: {', '.join(map(str, threads))}. "
         f"Commit {', '.join(commits)}. Best of all turns, in brackets the median. Command: `make bench`.",
         "",
-        "| case | guss | against | takes | guss is |",
-        "|---|---|---|---|---|",
     ]
+    cases = []
     for row in rows:
         ours, peer, said = in_words(row)
-        said = f"at {said}" if row["peer"] == LIMIT else said
-        lines.append(f"| {row['case']} | {ours} | {row['peer']} | {peer} | {said} |")
+        cases.append((row["case"], ours, row["peer"], peer, f"at {said}" if row["peer"] == LIMIT else said))
+    lines += markdown_table(["case", "guss", "against", "takes", "guss is"], cases)
     if startup := details.get("startup"):
-        lines += ["", "| from process start to the end of | ms |", "|---|---|"]
-        lines += [f"| {name} | {ms:,.0f} |" for name, ms in startup.items()]
+        times = [(name, f"{ms:,.0f}") for name, ms in startup.items()]
+        lines += ["", *markdown_table(["from process start to the end of", "ms"], times)]
     if environment := details.get("environments"):
         lines += ["", environment_text(environment) + "."]
     if grown := details.get("growth"):
-        lines += ["", "| time grows with | over | as its power | between the last two | memory there |"]
-        lines += ["|---|---|---|---|---|"]
+        heads = ["time grows with", "over", "as its power", "between the last two", "memory there"]
+        powers = []
         for axis, g in grown.items():
             span = f"{AXES[axis][0]:,} to {AXES[axis][-1]:,}"
             memory = f"{g['last_program_mb']:,.1f} MB (process: {g['last_process_mb']:,.0f} MB)"
-            lines.append(f"| {NAMES[axis]} | {span} | {g['exponent']:.2f} | {g['last_exponent']:.2f} | {memory} |")
+            powers.append((NAMES[axis], span, f"{g['exponent']:.2f}", f"{g['last_exponent']:.2f}", memory))
+        lines += ["", *markdown_table(heads, powers)]
     return "\n".join(lines) + "\n"
 
 

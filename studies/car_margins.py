@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from guss.reports.metrics import interval
 
 from guss.envs.car_world import HAZARD_RADIUS, LIDAR, LIDAR_LIMIT
 from guss.reports.style import new_figure, save_figure
+from guss.runs.metrics import interval
 from guss.runs.provenance import provenance
 from guss.runs.results import read_config
 from guss.runs.store import read_lines, trace_path

@@ -5,8 +5,6 @@ import gzip
 import json
 import math
 
-from guss.runs.animation import _from_schema_1
-
 HOSTILE = "</script><b>x</b><!-- {{script}} & \"'"
 PICTURE = (
     "data:image/svg+xml;base64,"
@@ -17,8 +15,23 @@ PICTURE = (
 
 
 def packed(animation):
-    """An animation as the payload carries it: those below are of the first schema, as earlier versions stored them."""
-    return base64.b64encode(gzip.compress(json.dumps(_from_schema_1(animation)).encode(), mtime=0)).decode()
+    """An animation as the payload carries it."""
+    return base64.b64encode(gzip.compress(json.dumps(animation).encode(), mtime=0)).decode()
+
+
+def texts(plans, summary):
+    """The texts of an animation: titles of its panels, the legend, the summary."""
+    lines = [["safe", "safe plans"], ["unsafe", "unsafe plans"], ["chosen", "chosen plan"]] if plans else []
+    return {
+        "titles": {
+            "system": "System (shaded: unsafe)",
+            "plans": "Predicted trajectories" if plans else "Trajectory so far",
+            "archive": "Archive: best plan per cell" if plans else "Best plan per behaviour cell",
+            "course": "Episode (red dots: unsafe steps)",
+        },
+        "legend": [["past", "so far"], *lines, ["zone", "unsafe zone"]],
+        "summary": summary,
+    }
 
 
 def animation_over_time(method="guss", steps=40, every=2):
@@ -36,17 +49,20 @@ def animation_over_time(method="guss", steps=40, every=2):
             "cells": [[i, (i + t) % 20, i / 19] for i in range(20)], "risky": [[3, (t + 1) % 20], [4, (t + 2) % 20]],
             "ring": [0.0, (t % 20 - 10) / 2],
             "text": "5 of 9 plans predicted safe; the chosen one: safe, reward -12.30",
+            "progress": ["no unsafe step so far", "1 unsafe step so far", "2 unsafe steps so far"][(t > 4) + (t > 5)],
         })  # fmt: skip
     return {
-        "schema": 1, "env": "safe-pendulum", "method": method, "seed": 0, "episode": 14, "phase": "plan",
+        "schema": 2, "env": "safe-pendulum", "method": method, "seed": 0, "episode": 14, "phase": "plan",
         "steps": steps, "mean_reward": -0.31, "return": -12.4, "unsafe_steps": 2,
         "verdict": "episode 14 of seed 0, planned again: every action is the one that was taken",
         "world": [-1.3, 1.3],
         "axes": {"kind": "time", "labels": ["angle from upright [°]"], "limits": [[-180, 180]], "unsafe": [[20, 30]],
-                 "horizon": 14, "points": [0, 2, 4, 6, 8, 10, 12, 14]},
+                 "horizon": 14, "points": [0, 2, 4, 6, 8, 10, 12, 14], "past": 20, "wraps": 180.0},
         "behaviour": {"labels": ["mean angle", "mean speed"], "extent": [-180, 180, -8, 8], "shape": [20, 20],
                       "kept": True},
-        "course": {"label": "angle", "values": angle[1:], "unsafe": [5, 6]}, "path": None, "frames": frames,
+        "course": {"label": "angle", "values": angle[1:], "unsafe": [5, 6], "limits": [-180, 180]},
+        "path": angle[:-1], "frames": frames,
+        **texts(True, f"Episode 14 of seed 0: mean reward -0.310, return -12.4, 2 of {steps} steps unsafe."),
     }  # fmt: skip
 
 
@@ -56,16 +72,19 @@ def animation_of_places(method="cem", steps=30, every=3):
     path[11] = None
     frames = [
         {"step": t, "shapes": [], "now": path[t] or [0, 0], "safe": [], "unsafe": [], "chosen": [], "cells": [],
-         "risky": [], "ring": None, "text": ""}
+         "risky": [], "ring": None, "text": "", "progress": f"{'1' if t >= 7 else 'no'} unsafe step so far"}
         for t in range(0, steps, every)
     ]  # fmt: skip
     return {
-        "schema": 1, "env": "safe-car", "method": method, "seed": 1, "episode": 0, "phase": "random", "steps": steps,
+        "schema": 2, "env": "safe-car", "method": method, "seed": 1, "episode": 0, "phase": "random", "steps": steps,
         "mean_reward": 0.02, "return": 0.6, "unsafe_steps": 1, "verdict": HOSTILE, "world": None,
         "axes": {"kind": "place", "labels": ["x [m]", "y [m]"], "limits": [[-2, 2], [-2, 2]],
-                 "unsafe": [[-0.5, 0.5, -0.5, 0.5]], "horizon": 0},
-        "behaviour": None, "course": {"label": "reward", "values": [0.01 * t for t in range(steps)], "unsafe": [7]},
+                 "unsafe": [[-0.5, 0.5, -0.5, 0.5]], "horizon": 0, "past": 20, "wraps": None},
+        "behaviour": None,
+        "course": {"label": "reward", "values": [0.01 * t for t in range(steps)], "unsafe": [7],
+                   "limits": [-0.0008 * (steps - 1), 0.0108 * (steps - 1)]},
         "path": path, "frames": frames,
+        **texts(False, f"Episode 0 of seed 1 (random actions): mean reward 0.020, 1 of {steps} steps unsafe."),
     }  # fmt: skip
 
 

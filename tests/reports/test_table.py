@@ -12,7 +12,7 @@ from guss.errors import GussError
 from guss.reports.curves import curve_of, far_apart, level_of, thinned
 from guss.reports.inventory import gather, read_record
 from guss.reports.paper import paper_figures, paper_methods
-from guss.reports.run_metrics import compare, per_seed, planning, pooled
+from guss.reports.run_summary import compare, per_seed, planning, pooled
 from guss.reports.table import against_table, cost_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
 from guss.runs import metrics
 

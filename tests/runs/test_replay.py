@@ -110,7 +110,7 @@ def test_any_environment_can_be_drawn(tmp_path, env):
 
 
 def test_angles_that_wrap_are_not_joined(stored):
-    figure = ReplayFigure(Animator(Replay(stored, 0, None)).animation, dpi=40)
+    figure = ReplayFigure(Animator(Replay(stored, 0, None)), dpi=40)
     steps, angles = figure.panels._curve(np.asarray([170.0, 178.0, -175.0, -170.0]), start=-1)
     np.testing.assert_array_equal(angles, [170.0, 178.0, np.nan, -175.0, -170.0])
     np.testing.assert_array_equal(steps, [-1.0, 0.0, np.nan, 1.0, 2.0])
@@ -120,7 +120,7 @@ def test_angles_that_wrap_are_not_joined(stored):
 def test_labels_do_not_overlap(stored):
     """Neither the title and the legend, nor one panel's labels and its neighbour."""
     animator = Animator(Replay(stored, None, None))
-    figure = ReplayFigure(animator.animation, dpi=130)
+    figure = ReplayFigure(animator, dpi=130)
     figure.draw(next(animator.frames([0])))
     renderer = figure.figure.canvas.get_renderer()
     boxes = [axes.get_tightbbox(renderer) for axes in figure.figure.axes]
@@ -162,7 +162,7 @@ def texts_of(figure):
 
 def test_a_custom_system_is_drawn_by_its_dimensions_with_limits_and_actions(plain):
     animator = Animator(plain, ())
-    figure = ReplayFigure(animator.animation, dpi=40)
+    figure = ReplayFigure(animator, dpi=40)
     labels, texts = texts_of(figure.figure)
     assert labels == [*NAMES, "action: torque"]
     assert any(text.startswith(("too_fast: at most 2.5", "too_fast: -2.5 to 2.5 (not in view)")) for text in texts)
@@ -173,7 +173,7 @@ def test_a_custom_system_is_drawn_by_its_dimensions_with_limits_and_actions(plai
 
 
 def test_chosen_dimensions_are_drawn_in_their_order_and_misspelled_ones_are_errors(plain, tmp_path):
-    figure = ReplayFigure(Animator(plain, ("speed", "0")).animation, dpi=40)
+    figure = ReplayFigure(Animator(plain, ("speed", "0")), dpi=40)
     assert texts_of(figure.figure)[0] == ["speed", "cosine", "action: torque"]
     figure.close()
     with pytest.raises(GussError, match=r"unknown dimension of the observation 'sped'.*speed"):

@@ -13,7 +13,7 @@ from guss.cli.main import parse
 from guss.collect.compiled import CompiledCollector
 from guss.errors import GussError
 from guss.reports.inventory import read_record
-from guss.reports.run_metrics import per_seed
+from guss.reports.run_summary import per_seed
 
 SOURCE = str(Path(guss.__file__).parent)
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from guss.reports.escapes import plot_text
 from guss.reports.inventory import Record
-from guss.reports.style import legend_columns, new_figure
+from guss.reports.style import legend_below, new_figure
 from guss.runs import metrics
-from guss.runs.metrics import THRESHOLDS
 from guss.runs.rows import num_random
 
 MOST_POINTS = 128
@@ -68,12 +67,21 @@ def curve_of(record: Record, field: str, log: bool = False) -> Curve:
     return Curve(number, mean, low, high)
 
 
-def level_of(record: Record | None, field: str) -> float | None:
+def level_of(record: Record, field: str) -> float:
     """A field's mean over all episodes of a run, unsafe shares over all steps: the line of random actions."""
-    if record is None:
-        return None
     weights = record.values("steps") if field == "unsafe_pct" else None
     return float(np.average(record.values(field), weights=weights))
+
+
+def with_random_apart(records: list[Record]) -> tuple[list[Record], Record | None]:
+    """The runs that are drawn as curves, and the run of random actions, drawn as a level; alone it is a curve too."""
+    random = next((record for record in records if record.method == "random"), None)
+    return [record for record in records if record is not random] or records, random
+
+
+def panels_of(record: Record) -> tuple[tuple[str, str], tuple[str, str]]:
+    """What is drawn over episodes: a field of their records and its label; first the reward, then safety."""
+    return (record.measure, metrics.MEASURES[record.measure]), ("unsafe_pct", "unsafe steps [%]")
 
 
 def far_apart(records: list[Record]) -> bool:
@@ -85,42 +93,33 @@ def far_apart(records: list[Record]) -> bool:
 def draw_learning(records: list[Record], random: Record | None = None) -> Any:
     """A line per run, all of one environment; `random`: the run whose mean is drawn as a dashed red line."""
     figure, (reward, unsafe) = new_figure(2, 1, 9.6, 3.9 if len(records) <= 6 else 4.3)
-    env, measure = records[0].env, records[0].measure
-    panels = ((reward, measure, metrics.MEASURES[measure]), (unsafe, "unsafe_pct", "unsafe steps [%]"))
     longest, log = max(2, *(record.done for record in records)), far_apart(records)
-    for axes, field, label in panels:
+    for axes, (field, label) in zip((reward, unsafe), panels_of(records[0]), strict=True):
         for record in records:
             curve, style = curve_of(record, field, log), record.style
             dots = 3 if len(curve.mean) <= MOST_POINTS / 2 and not log else 0
             axes.fill_between(curve.number, curve.low, curve.high, color=style["color"], alpha=0.18, lw=0)
             axes.plot(curve.number, curve.mean, marker="o", ms=dots, lw=1.6, **style)
         if random is not None:
-            axes.axhline(
-                level_of(random, field),
-                color=RANDOM_LINE,
-                lw=1.2,
-                ls=(0, (4, 3)),
-                label="method random (independent actions)",
-            )
+            label_of_random = "method random (independent actions)"
+            axes.axhline(level_of(random, field), color=RANDOM_LINE, lw=1.2, ls=(0, (4, 3)), label=label_of_random)
         axes.set(xlabel="episode", ylabel=label, xlim=(1, longest))
         if log:  # a planner beside a policy that needs thousands
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter("{x:,.0f}")
         else:
             axes.xaxis.get_major_locator().set_params(integer=True)
-    threshold = THRESHOLDS.get(env)
+    threshold = records[0].threshold
     if threshold is not None:
         reward.axhline(threshold, color="#888888", lw=0.8, ls="--")
         reward.annotate("the paper's threshold", (longest, threshold), (-2, -9), textcoords="offset points", ha="right",
                         fontsize=7, color="#444444", zorder=5,
                         bbox={"fc": "white", "ec": "none", "alpha": 0.75, "pad": 0.5})  # fmt: skip
     unsafe.set_ylim(bottom=0.0)
-    earned = "return" if measure == "return" else "reward"
+    earned = "return" if records[0].measure == "return" else "reward"
     reward.set_title(f"{plot_text(records[0].env_label)}: {earned}{_beginning(records[0])}")
     unsafe.set_title("safety")
-    handles, labels = reward.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=legend_columns(labels, 6), frameon=False,
-                  title=_seeds_text(records), handlelength=3)  # fmt: skip
+    legend_below(figure, reward, 6, title=_seeds_text(records), handlelength=3)
     return figure
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -67,6 +68,12 @@ def markdown_code(text: Any, cell: bool = False) -> str:
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     space = " " if line[0] == "`" or line[-1] == "`" else ""
     return f"{fence}{space}{line.replace('|', chr(92) + '|') if cell else line}{space}{fence}"
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---") -> list[str]:
+    """Lines of a table; `rule`: below all heads but the first, "---:" for columns of numbers."""
+    lines = [" | ".join(cells) for cells in (heads, *rows)]
+    return [f"| {lines[0]} |", "|---" + f"|{rule}" * (len(heads) - 1) + "|", *(f"| {line} |" for line in lines[1:])]
 
 
 # --------------------------------------------------------------------------------------------------------------- LaTeX

@@ -5,6 +5,7 @@ Each `draw_…` gives a matplotlib figure, or None where the records do not hold
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,12 @@ from guss.envs import ENVS
 from guss.reports.escapes import plot_text
 from guss.reports.inventory import Record
 from guss.reports.paper import paper_figures, paper_methods
-from guss.reports.style import folded, label_of_env, legend_columns, new_figure, style_of
+from guss.reports.style import add_rectangle, folded, label_of_env, legend_below, new_figure, style_of
 from guss.reports.table import Row, section_of
 from guss.runs import metrics
 from guss.runs.description import bundled_method
 
 MARKERS = {"safe, with a model": "o", "reward alone, with a model": "s", "without a model": "^", "for comparison": "x"}
-ZONE = "#f6c9c4"
 
 
 # ------------------------------------------------------------------------------------------------------ Pareto fronts
@@ -40,13 +40,11 @@ def draw_pareto(env: str, rows: list[Row]) -> Any:
         log = spans_orders([unsafe[0] for _, _, unsafe, _ in points])
         _fronts(panel, points, log)
         panel.set(title=title, xlabel=f"unsafe steps [%]{', log scale' * log}", ylabel=f"MAR ({reward})")
-    figure.suptitle(
-        f"{plot_text(rows[0].record.env_label)}: Pareto fronts, with ranks; up and to the left is better", fontsize=10
-    )
-    shapes = dict.fromkeys(section for _, points in panels for _, section, _, _ in points)
-    handles = [
-        axes[0][0].plot([], [], marker=MARKERS[section], ls="", color="#555555", label=section)[0] for section in shapes
-    ]
+    label = plot_text(rows[0].record.env_label)
+    figure.suptitle(f"{label}: Pareto fronts, with ranks; up and to the left is better", fontsize=10)
+    look = {"ls": "", "color": "#555555"}
+    sections = dict.fromkeys(section for _, points in panels for _, section, _, _ in points)
+    handles = [axes[0][0].plot([], [], marker=MARKERS[each], label=each, **look)[0] for each in sections]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8,
                   title="bars: 90 % intervals over seeds", title_fontsize=8)  # fmt: skip
     return figure
@@ -127,9 +125,9 @@ def draw_model(records: list[Record]) -> Any:
     figure, (axes,) = new_figure(len(panels), 1, 3.7 * len(panels), 3.7, squeeze=False)
     for panel, (field, title, label, unexplained) in zip(axes, panels, strict=True):
         for record, errors in lines:
-            number, values = errors.get(field, (np.zeros(0), np.zeros((0, 1))))
-            if not len(number):
+            if field not in errors:
                 continue
+            number, values = errors[field]
             values = np.clip(1.0 - values, 1e-6, None) if unexplained else values
             low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=1)
             style = record.style
@@ -143,10 +141,9 @@ def draw_model(records: list[Record]) -> Any:
             panel.set_ylim(bottom=0.0)
         panel.set(title=title, xlabel="episode", ylabel=label)
     axes[0].annotate("as good as the mean", (1, 1), (2, 3), textcoords="offset points", fontsize=7, color="#555555")
-    handles, labels = axes[0].get_legend_handles_labels()
     figure.suptitle(f"{plot_text(records[0].env_label)}: the learned model", fontsize=10)
-    figure.legend(handles, labels, loc="outside lower center", ncols=legend_columns(labels, 8), frameon=False,
-                  title="median over seeds (mean over dimensions), bands: the middle half of the seeds")  # fmt: skip
+    title = "median over seeds (mean over dimensions), bands: the middle half of the seeds"
+    legend_below(figure, axes[0], 8, title=title)
     return figure
 
 
@@ -183,9 +180,7 @@ def draw_states(maps: Mapped) -> Any:
     if not maps:
         return None
     first, count = maps[0][1], len(maps)
-    edges = np.asarray(
-        [found["limits"] for _, found in maps], float
-    )  # each has its own, all are shown by the same axes
+    edges = np.asarray([found["limits"] for _, found in maps], float)  # all are shown by the same axes
     view = [(float(edges[:, i, 0].min()), float(edges[:, i, 1].max())) for i in (0, 1)]
     figure, axes = new_figure(count, 2, max(1.75 * count + 1.2, 4.8), 4.7, squeeze=False, sharex=True, sharey=True)
     for j, (record, found) in enumerate(maps):
@@ -197,14 +192,13 @@ def draw_states(maps: Mapped) -> Any:
             total = sum(n for _, _, n in found["visited"])
             shown = np.where(cells > 0, np.log10(np.maximum(100 * cells / max(total, 1), 1e-4)), np.nan)
             for zone in found["unsafe_zone"]:
-                panel.add_patch(_rectangle(*zone))
+                add_rectangle(panel, zone, zorder=1)
             image = panel.imshow(shown.T, origin="lower", extent=(x0, x1, y0, y1), aspect="auto", cmap=colours,
                                  vmin=-4, vmax=1, interpolation="nearest", zorder=2)  # fmt: skip
             panel.set(xlim=view[0], ylim=view[1])
             if row == 0:
-                panel.set_title(
-                    f"{folded(record.label, 22)}\n{100 * found['covered'][-1]:.0f} % of the map", fontsize=8
-                )
+                share = f"{100 * found['covered'][-1]:.0f} % of the map"
+                panel.set_title(f"{folded(record.label, 22)}\n{share}", fontsize=8)
             elif not cells.any():
                 panel.text(0.5, 0.5, "none", transform=panel.transAxes, ha="center", fontsize=8, color="#555555")
             if j == count - 1:
@@ -224,12 +218,6 @@ def draw_states(maps: Mapped) -> Any:
 
 def _range(counts: list[int]) -> str:
     return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-
-
-def _rectangle(x0: float, x1: float, y0: float, y1: float) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor=ZONE, lw=0, zorder=1)
 
 
 def draw_coverage(maps: Mapped) -> Any:
@@ -272,11 +260,5 @@ def draw_gallery(envs: list[str]) -> Any:
         panel.set(xticks=[], yticks=[])
         panel.spines[:].set_visible(False)
         panel.set_title(label_of_env(env), fontsize=10)
-        panel.set_xlabel(_wrapped(ENVS[env].summary), fontsize=8)
+        panel.set_xlabel(textwrap.fill(ENVS[env].summary, 40), fontsize=8)
     return figure
-
-
-def _wrapped(text: str) -> str:
-    import textwrap
-
-    return "\n".join(textwrap.wrap(text, 40))

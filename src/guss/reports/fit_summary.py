@@ -13,7 +13,6 @@ from guss.runs.fit import FitSummary, Log
 def summarise_fit(log: Log, fits: list[FitSummary]) -> dict[str, Any]:
     """The last fit per dimension (means over seeds), and the error after every fit."""
     last = fits[-1]
-    mean = lambda x: None if x is None else plain(np.asarray(x, float).mean(axis=0))  # noqa: E731
     return {
         "task": log.task.name,
         "dimensions": list(log.task.observations.labels),
@@ -23,24 +22,27 @@ def summarise_fit(log: Log, fits: list[FitSummary]) -> dict[str, Any]:
         "rows": last.rows,
         "held_out_rows": int(np.asarray(last.report.held_out).mean()),
         "horizon": log.settings.horizon,
-        "nll": mean(last.report.nll),
-        "r2": mean(last.report.r2),
-        "ks": mean(last.report.ks),
-        "r2_horizon": mean(last.r2_horizon),
+        **{name: _mean(getattr(last.report, name)) for name in ("nll", "r2", "ks")},
+        "r2_horizon": _mean(last.r2_horizon),
         "outcomes": _outcomes(log, last),
         "unsafe_examples": {each.name: each.to_json() for each in (last.examples or [[]])[0]},
-        "seconds": round(sum(news.seconds for news in fits), 2),
+        "seconds": round(sum(fit.seconds for fit in fits), 2),
         "fits": [
             {
-                "episodes": news.episodes,
-                "rows": news.rows,
-                "nll": mean(news.report.nll),
-                "r2": mean(news.report.r2),
-                "r2_horizon": mean(news.r2_horizon),
+                "episodes": fit.episodes,
+                "rows": fit.rows,
+                "nll": _mean(fit.report.nll),
+                "r2": _mean(fit.report.r2),
+                "r2_horizon": _mean(fit.r2_horizon),
             }
-            for news in fits
+            for fit in fits
         ],
     }
+
+
+def _mean(values: Any) -> Any:
+    """Over seeds; None where there are no values."""
+    return None if values is None else plain(np.asarray(values, float).mean(axis=0))
 
 
 def _outcomes(log: Log, last: FitSummary) -> dict[str, dict[str, Any]]:
@@ -48,14 +50,13 @@ def _outcomes(log: Log, last: FitSummary) -> dict[str, dict[str, Any]]:
     report = last.report.outcome
     if report is None:
         return {}
-    mean = lambda x: plain(np.asarray(x, float).mean(axis=0))  # noqa: E731
     found: dict[str, dict[str, Any]] = {}
     if log.task.reward is None:
-        found["reward"] = {"r2": mean(report.reward_r2)}
+        found["reward"] = {"r2": _mean(report.reward_r2)}
     names = [name for name in log.task.unknown if name not in ("reward", "behaviour")]
     columns = (report.cost_error, report.cost_calibration, report.cost_recall)
     for i, name in enumerate(names):
-        figures = {key: mean(x[:, i]) for key, x in zip(("log_loss", "calibration", "recall"), columns, strict=True)}
+        figures = {key: _mean(x[:, i]) for key, x in zip(("log_loss", "calibration", "recall"), columns, strict=True)}
         counts = [each[i].unsafe for each in last.examples if i < len(each)]
         found[name] = figures | ({"examples": float(np.mean(counts))} if counts else {})
     return found

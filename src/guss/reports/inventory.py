@@ -7,10 +7,11 @@ groups of their own, named by where they lie.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,21 +20,22 @@ from guss.errors import GussError
 from guss.reports.labels import in_numbers, name_envs, name_rows, same_settings, seeds_text
 from guss.reports.paper import paper_methods
 from guss.reports.style import distinct_styles, label_of, label_of_env
-from guss.runs.description import Facts, MethodKind, StoredRun, bundled_env, bundled_method, measure_of, read_stored
+from guss.runs.description import MethodKind, StoredRun, bundled_env, bundled_method, measure_of, read_stored
+from guss.runs.metrics import THRESHOLDS
 from guss.runs.rows import read_episodes, read_timings
 from guss.runs.store import by_seed
 from guss.usercode import no_user_code
 
 MAIN = ("", "runs")
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
-class Record:
-    """A stored run, as reports use it."""
+class Record(StoredRun):
+    """A stored run with its records, as reports use it."""
 
     home: Path
     group: str
-    stored: StoredRun
     episodes: list[dict[str, Any]]
     timings: list[dict[str, Any]]
     measure: str = ""
@@ -47,24 +49,9 @@ class Record:
     """Its line in figures."""
 
     @property
-    def env(self) -> str:
-        """The environment's name."""
-        return self.stored.env
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """Its settings."""
-        return self.stored.config
-
-    @property
-    def origin(self) -> dict[str, Any]:
-        """Command, commit, versions, machine."""
-        return self.stored.origin
-
-    @property
-    def facts(self) -> Facts | None:
-        """What the run stored of its environment and method; None: an earlier guss did not."""
-        return self.stored.facts
+    def threshold(self) -> float | None:
+        """The reward that MRCP waits for; None where the paper has none."""
+        return THRESHOLDS.get(self.env)
 
     @property
     def machine(self) -> str:
@@ -142,7 +129,12 @@ class Gathered:
     @property
     def envs(self) -> list[str]:
         """Environments with runs to compare, in the paper's order."""
-        return list(dict.fromkeys(record.env for record in self.records))
+        return list(by_env(self.records))
+
+    @property
+    def all_records(self) -> list[Record]:
+        """Those compared, then those of the groups."""
+        return [*self.records, *(record for records in self.groups.values() for record in records)]
 
     def brief(self, error: Exception) -> str:
         """A message without the folder that is reported on."""
@@ -150,7 +142,20 @@ class Gathered:
 
     def of_env(self, env: str) -> list[Record]:
         """The runs to compare of an environment."""
-        return [record for record in self.records if record.env == env]
+        return by_env(self.records).get(env, [])
+
+
+def grouped(records: Iterable[Record], key: Callable[[Record], K]) -> dict[K, list[Record]]:
+    """The runs by what `key` gives for them, in their order."""
+    found: dict[K, list[Record]] = {}
+    for record in records:
+        found.setdefault(key(record), []).append(record)
+    return found
+
+
+def by_env(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """The runs of each environment."""
+    return grouped(records, lambda record: record.env)
 
 
 def read_record(home: Path, group: str = "") -> Record:
@@ -162,7 +167,8 @@ def read_record(home: Path, group: str = "") -> Record:
     if others := sorted({row["seed"] for row in episodes} - set(stored.config["seeds"])):
         raise GussError(f"{home / 'episodes.jsonl'} has seed {others[0]}, which its config.json does not name")
     timings = read_timings(home) if any(home.glob("timings.jsonl*")) else []
-    return identified([Record(home, group, stored, episodes, timings)])[0]
+    record = Record(**vars(stored), home=home, group=group, episodes=episodes, timings=timings)
+    return identified([record])[0]
 
 
 def env_labels(records: list[Record]) -> dict[str, str]:
@@ -181,19 +187,16 @@ def identified(records: list[Record], labels: dict[str, str] | None = None) -> l
     """
     labels = labels or env_labels(records)
     found: list[Record] = []
-    for env in dict.fromkeys(record.env for record in records):
-        mine = [record for record in records if record.env == env]
+    for env, mine in by_env(records).items():
         methods = list(dict.fromkeys(record.method for record in mine))
         measures = [measure_of(env, record.episodes, record.facts) for record in mine]
         measure = "return" if "return" in measures else "mean_reward"
         names = name_rows([record.config for record in mine], [record.name for record in mine])
-        rows = sorted(
-            zip(mine, names, strict=True), key=lambda row: (methods.index(row[0].method), in_numbers(row[1].label))
-        )
-        styles = distinct_styles([record.method for record, _ in rows], [name.label for _, name in rows])
-        for (record, name), style in zip(rows, styles, strict=True):
-            named = replace(record, measure=measure, env_label=labels[env], key=name.key, label=name.label)
-            found.append(replace(named, style=style))
+        about: dict[str, Any] = {"measure": measure, "env_label": labels[env]}
+        rows = [replace(record, **(about | name._asdict())) for record, name in zip(mine, names, strict=True)]
+        rows.sort(key=lambda row: (methods.index(row.method), in_numbers(row.label)))
+        styles = distinct_styles([row.method for row in rows], [row.label for row in rows])
+        found += [replace(row, style=style) for row, style in zip(rows, styles, strict=True)]
     return found
 
 
@@ -216,22 +219,30 @@ def gather(folder: Path) -> Gathered:
     found.notes += found.left_out
     records.sort(key=_order)
     labels = env_labels(records)
-    for name in dict.fromkeys(record.group for record in records if record.group):
-        found.groups[name] = identified([record for record in records if record.group == name], labels)
-    found.records = _one_of_each([record for record in records if not record.group], labels, found.notes)
+    groups = grouped(records, lambda record: record.group)
+    found.records = _one_of_each(groups.pop("", []), labels, found.notes)
+    found.groups = {name: identified(mine, labels) for name, mine in groups.items()}
     for record in found.records:
         found.notes += _partial(record)
-    for env in found.envs:
-        found.notes += _gaps(env, found.of_env(env))
-    found.notes += _unknown([*found.records, *(record for group in found.groups.values() for record in group)])
+    for env, mine in by_env(found.records).items():
+        found.notes += _gaps(env, mine)
+    unknown = [record.who for record in found.all_records if record.kind is None]
+    found.notes += [
+        f"{who}: its run does not say what kind of method this is, so it stands “for comparison”; runs of this version "
+        f"of guss do."
+        for who in dict.fromkeys(unknown)
+    ]
     return found
 
 
 def _order(record: Record) -> tuple[Any, ...]:
     """The paper's environments and methods first, in its order."""
-    envs, methods = ENVS.names(), paper_methods()
-    place = lambda name, names: names.index(name) if name in names else len(names)  # noqa: E731
-    return place(record.env, envs), record.env, place(record.method, methods), record.method, record.name
+
+    def place(name: str, names: Sequence[str]) -> int:
+        return names.index(name) if name in names else len(names)
+
+    env, method = record.env, record.method
+    return place(env, ENVS.names()), env, place(method, paper_methods()), method, record.name
 
 
 def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]) -> list[Record]:
@@ -239,9 +250,12 @@ def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]
 
     Of equal ones, the last made.
     """
+
+    def weight(record: Record) -> tuple[int, str, str]:
+        return len(record.seeds) * record.done, str(record.origin.get("date", "")), record.name
+
     best: dict[str, Record] = {}
     dropped: list[tuple[str, Record]] = []
-    weight = lambda r: (len(r.seeds) * r.done, str(r.origin.get("date", "")), r.name)  # noqa: E731
     for record in records:
         key = same_settings(record.config | {"env": record.env})
         rival = best.setdefault(key, record)
@@ -256,17 +270,6 @@ def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]
             f"{other.name} is not."
         )
     return shown
-
-
-def _unknown(records: list[Record]) -> list[str]:
-    """Methods of which nothing is stored."""
-    text = dict.fromkeys(
-        f"{record.who}: its run does not say what kind of method this is, so it stands “for comparison”; runs of this "
-        f"version of guss do."
-        for record in records
-        if record.kind is None
-    )
-    return list(text)
 
 
 def _partial(record: Record) -> list[str]:
@@ -295,30 +298,28 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
         notes.append(f"{label}: no run of {', '.join(absent)}, which the paper's table has.")
     if not any(record.method == "random" for record in records):
         notes.append(f"{label}: no run of random actions, so there is no line of theirs.")
-    sets = Counter(tuple(record.seeds) for record in records)
+    sets = grouped(records, lambda record: tuple(record.seeds))
     if len(sets) > 1:
-        text = "; ".join(
-            f"{', '.join(r.label for r in records if tuple(r.seeds) == seeds)}: {seeds_text(seeds)}" for seeds in sets
-        )
+        text = "; ".join(f"{_labels(mine)}: {seeds_text(seeds)}" for seeds, mine in sets.items())
         notes.append(f"{label}: not the same seeds for all ({text}).")
-    if single := [r.label for r in records if len(r.seeds) == 1]:
-        notes.append(f"{label}: one seed only of {', '.join(single)}, so there is no interval.")
-    versions = Counter(str(r.origin.get("versions", {}).get("guss", "?")) for r in records)
+    if single := [record for record in records if len(record.seeds) == 1]:
+        notes.append(f"{label}: one seed only of {_labels(single)}, so there is no interval.")
+    versions = {str(record.origin.get("versions", {}).get("guss", "?")) for record in records}
     if len(versions) > 1:
         notes.append(f"{label}: runs of several versions of guss ({', '.join(sorted(versions))}).")
-    machines: dict[str, list[str]] = {}
-    for r in records:
-        if any(row.get("phase") == "plan" for row in r.episodes):
-            machines.setdefault(str(r.origin.get("machine", {}).get("cpu", "?")), []).append(r.label)
+    planned = [record for record in records if any(row["phase"] == "plan" for row in record.episodes)]
+    machines = grouped(planned, lambda record: str(record.origin.get("machine", {}).get("cpu", "?")))
     if len(machines) > 1:
-        text = "; ".join(f"{', '.join(methods)}: {cpu}" for cpu, methods in machines.items())
+        text = "; ".join(f"{_labels(mine)}: {cpu}" for cpu, mine in machines.items())
         notes.append(f"{label}: planning times are of several machines ({text}).")
-    if dirty := [r.label for r in records if not _committed(r)]:
-        notes.append(
-            f"{label}: guss's own source code had no commit, or changes since its last one, in the runs of "
-            f"{', '.join(dirty)}."
-        )
+    if dirty := [record for record in records if not _committed(record)]:
+        what = "guss's own source code had no commit, or changes since its last one"
+        notes.append(f"{label}: {what}, in the runs of {_labels(dirty)}.")
     return notes
+
+
+def _labels(records: list[Record]) -> str:
+    return ", ".join(record.label for record in records)
 
 
 def _committed(record: Record) -> bool:

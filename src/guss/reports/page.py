@@ -10,7 +10,6 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
 
@@ -46,16 +45,11 @@ def _part(name: str) -> str:
     return (files("guss.reports") / "page_parts" / name).read_text(encoding="utf-8").rstrip("\n")
 
 
-def _rows(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for part in [payload, *payload.get("groups", [])]:
-        for env in part.get("envs", []):
-            yield from env["rows"]
-
-
 def _check_runs(payload: dict[str, Any]) -> None:
     """Numbers lead to the runs they are of."""
     known = {run["run"] for run in payload.get("runs", [])}
-    named = {row["run"] for row in _rows(payload) if row.get("run") is not None}
+    envs = [env for part in (payload, *payload.get("groups", [])) for env in part.get("envs", [])]
+    named = {row["run"] for env in envs for row in env["rows"] if row.get("run") is not None}
     if named - known:
         lost = ", ".join(sorted(named - known))
         raise GussError(f"the page's numbers lead to their runs, but the payload's `runs` has no entry for {lost}")

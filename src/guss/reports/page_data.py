@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import guss
 from guss.errors import GussError
-from guss.reports.curves import curve_of, far_apart, level_of
+from guss.reports.curves import curve_of, far_apart, level_of, panels_of, with_random_apart
 from guss.reports.escapes import file_stem
 from guss.reports.inventory import Record
 from guss.reports.labels import flat, settings_of
@@ -17,7 +17,6 @@ from guss.reports.table import Row
 from guss.runs import metrics
 from guss.runs.animation import read_animation
 from guss.runs.description import bundled_env
-from guss.runs.metrics import THRESHOLDS
 from guss.runs.store import packed_json
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def make_payload(report: Report, out: Path, drawn: Drawn, notes: list[str], comm
         "envs": envs,
         "groups": _groups(report),
         "figures": [_figure(kind, files) for (env, kind), files in drawn.items() if not env],
-        "runs": [_run(record, out) for record in report.records],
+        "runs": [_run(record, out) for record in report.found.all_records],
     }
 
 
@@ -99,10 +98,10 @@ def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[st
         "label": first.env_label,
         "about": about if entry is None else entry.summary,
         "reward": metrics.MEASURES[first.measure],
-        "threshold": THRESHOLDS.get(env),
+        "threshold": first.threshold,
         "verdict": report.verdicts[env],
         "rows": [_row(row) for row in rows],
-        "curves": _curves(env, rows),
+        "curves": _curves([row.record for row in rows]),
         "tests": report.tests[env],
         "figures": [_figure(kind, files) for (of, kind), files in drawn.items() if of == env and kind != "learning"],
         "animations": animations,
@@ -136,29 +135,23 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def _curves(env: str, rows: list[Row]) -> list[dict[str, Any]]:
+def _curves(records: list[Record]) -> list[dict[str, Any]]:
     """Reward and unsafe steps by episode; random actions as a level."""
-    measure = rows[0].record.measure
-    random = next((row.record for row in rows if row.method == "random"), None)
-    acting = [row.record for row in rows if row.record is not random] or [row.record for row in rows]
-    threshold = THRESHOLDS.get(env)
-    panels = (
-        ("reward", metrics.MEASURES[measure], measure, None),
-        ("unsafe steps", "unsafe steps [%]", "unsafe_pct", 0),
-    )
+    acting, random = with_random_apart(records)
+    log, threshold = far_apart(acting), records[0].threshold
+    goal = {"value": threshold, "label": "the paper's threshold"} if threshold else None
+    titles, floors, levels = ("reward", "unsafe steps"), (None, 0), (goal, None)
     return [
         {
             "title": title,
             "ylabel": label,
             "floor": floor,
-            "lines": [_line(record, field, far_apart(acting)) for record in acting],
-            "level": {"value": threshold, "label": "the paper's threshold"}
-            if title == "reward" and threshold
-            else None,
-            "random": None if random is None else {"value": _short(level_of(random, field) or 0.0)},
-            "logx": far_apart(acting),
+            "lines": [_line(record, field, log) for record in acting],
+            "level": level,
+            "random": None if random is None else {"value": _short(level_of(random, field))},
+            "logx": log,
         }
-        for title, label, field, floor in panels
+        for title, floor, level, (field, label) in zip(titles, floors, levels, panels_of(records[0]), strict=True)
     ]
 
 

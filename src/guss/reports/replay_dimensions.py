@@ -9,14 +9,17 @@ import numpy as np
 
 from guss.reports.escapes import plot_text
 from guss.reports.style import COLOURS, add_lines, folded, new_canvas
-from guss.runs.animation import PAST, Animation, Frame, Track
+from guss.runs.animation import PAST
+from guss.runs.animator import Animator, Frame
+from guss.runs.tracks import Track
 
 
 class DimensionPanels:
     """The axes of an animation with tracks: for each one its course, and the plans from now on."""
 
-    def __init__(self, animation: Animation, dpi: int) -> None:
-        self.tracks = animation.tracks
+    def __init__(self, animation: Animator, dpi: int) -> None:
+        assert animation.tracks is not None
+        self.tracks = animation.tracks.tracks
         rows = len(self.tracks)
         self.figure = new_canvas(11.2, 1.6 + 1.25 * max(rows, 3), dpi)
         self.axes: Any = self.figure.subplots(rows, 2, squeeze=False, sharex="col", sharey="row", width_ratios=(1.5, 1))
@@ -25,7 +28,7 @@ class DimensionPanels:
         (first, second), (left, right) = self.axes[0], self.axes[-1]
         first.set_title("Episode (red dots: states that an unsafe step led to)", fontsize=9)
         second.set_title(animation.titles["plans"], fontsize=9)
-        left.set(xlim=(0, animation.steps), xlabel="step of the episode, from 0")
+        left.set(xlim=(0, len(animation.replay)), xlabel="step of the episode, from 0")
         right.set(xlim=(-PAST, animation.axes.horizon), xlabel="steps from now")
         for axes in self.axes.ravel():
             axes.tick_params(labelsize=7)

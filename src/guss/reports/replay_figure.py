@@ -3,7 +3,7 @@
 write_replay(replay, Path("x.gif"))             the episode as an animation
 write_replay(replay, Path("x.png"), step=17)    one step as a figure
 
-What is drawn is described by `guss.runs.animation`. An environment without a View is drawn by the dimensions of its
+What is drawn is described by `guss.runs.animator`. An environment without a View is drawn by the dimensions of its
 observations (`replay_dimensions.py`).
 """
 
@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.colors import ListedColormap
 
 from guss.envs.shapes import paint
 from guss.errors import GussError
 from guss.files import writing
 from guss.reports.escapes import plot_text
 from guss.reports.replay_dimensions import DimensionPanels
-from guss.reports.style import COLOURS, add_lines, label_of, line_handles, new_canvas, plt
-from guss.runs.animation import PAST, Animation, Frame
-from guss.runs.animator import Animator
+from guss.reports.style import COLOURS, add_lines, add_rectangle, label_of, line_handles, new_canvas, plt
+from guss.runs.animation import PAST
+from guss.runs.animator import Animator, Frame
 from guss.runs.replay import Replay
 
 MAX_FRAMES = 100
@@ -58,7 +59,7 @@ def write_replay(
     apart = every or -(-count // MAX_FRAMES)
     wanted = {step % count} if step is not None else {*range(0, count, apart), count - 1}
     animator = Animator(replay, dims if replay.plain or dims else None)
-    figure = ReplayFigure(animator.animation, dpi=90 if step is None else 130)
+    figure = ReplayFigure(animator, dpi=90 if step is None else 130)
     images = [Image.fromarray(figure.draw(frame)) for frame in animator.frames(wanted, on_step)]
     figure.close()
     with writing(path):
@@ -76,9 +77,9 @@ def write_replay(
 class ReplayFigure:
     """The figure of an animation. What stays is drawn once; what changes is drawn on top of it, frame by frame."""
 
-    def __init__(self, animation: Animation, dpi: int) -> None:
+    def __init__(self, animation: Animator, dpi: int) -> None:
         self.animation = animation
-        self.panels = DimensionPanels(animation, dpi) if animation.tracks else ViewPanels(animation, dpi)
+        self.panels = ViewPanels(animation, dpi) if animation.tracks is None else DimensionPanels(animation, dpi)
         self.figure = self.panels.figure
         handles = line_handles(animation.legend)
         self.figure.legend(handles=handles, loc="outside lower center", fontsize=8, ncols=len(handles), frameon=False)
@@ -102,19 +103,18 @@ class ReplayFigure:
         return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
     def _title(self, frame: Frame) -> str:
-        mine = self.animation
-        phase = {"random": "random actions", "plan": "planned", "policy": "actions of its policy"}[mine.phase]
-        method = plot_text(label_of(mine.method))
-        parts = [f"{plot_text(mine.env, None)}, {method}, seed {mine.seed}, episode {mine.episode}: {phase}"]
-        parts += [f"step {frame.step} (0 to {mine.steps - 1})", *([mine.note] if mine.note else [])]
-        texts = [frame.progress, *([frame.text] if frame.text else [])]
-        return "   |   ".join(parts) + "\n" + "   |   ".join(texts)
+        replay, config, tracks = self.animation.replay, self.animation.replay.config, self.animation.tracks
+        phase = {"random": "random actions", "plan": "planned", "policy": "actions of its policy"}[self.animation.phase]
+        method = plot_text(label_of(config.method))
+        parts = [f"{plot_text(config.env, None)}, {method}, seed {replay.seed}, episode {replay.episode}: {phase}"]
+        parts += [f"step {frame.step} (0 to {len(replay) - 1})", "" if tracks is None else tracks.note]
+        return "\n".join("   |   ".join(filter(None, texts)) for texts in (parts, (frame.progress, frame.text)))
 
 
 class ViewPanels:
     """The axes of an environment with a View: the system, plans, archive and course."""
 
-    def __init__(self, animation: Animation, dpi: int) -> None:
+    def __init__(self, animation: Animator, dpi: int) -> None:
         self.animation, self.place = animation, animation.axes.kind == "place"
         names = ["system"] * (animation.world is not None) + ["plans"] + ["archive"] * (animation.behaviour is not None)
         self.figure = new_canvas(11.2, 6.1, dpi)
@@ -145,12 +145,9 @@ class ViewPanels:
     # --------------------------------------------------------------------------------------------------- the plans
 
     def _zones(self, axes: Any) -> None:
-        from matplotlib.patches import Rectangle
-
         for zone in self.animation.axes.unsafe:
             if self.place:
-                x0, x1, y0, y1 = zone
-                axes.add_patch(Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor=COLOURS["zone"], lw=0))
+                add_rectangle(axes, zone)
             else:
                 axes.axhspan(*zone, color=COLOURS["zone"], lw=0)
 
@@ -195,8 +192,6 @@ class ViewPanels:
         bar.set_label("predicted reward of safe plans\n(red: unsafe plans only; ring: chosen plan)", fontsize=8)
 
     def _draw_archive(self, axes: Any, frame: Frame) -> Iterable[Any]:
-        from matplotlib.colors import ListedColormap
-
         plane = self.animation.behaviour
         assert plane is not None
         how = {"extent": plane.extent, "origin": "lower", "aspect": "auto", "interpolation": "nearest"}
@@ -214,9 +209,8 @@ class ViewPanels:
         if not self.place:
             self._zones(axes)
         axes.plot(*self._curve(self.animation.course, 0), color=COLOURS["later"], lw=1.0)
-        axes.set(
-            xlim=(0, self.animation.steps), ylim=self.animation.course_limits, xlabel="step of the episode, from 0"
-        )
+        limits = self.animation.axes.course_limits(self.animation.course)
+        axes.set(xlim=(0, len(self.animation.replay)), ylim=limits, xlabel="step of the episode, from 0")
         axes.set_ylabel(self.animation.course_label, fontsize=8)
 
     def _draw_course(self, axes: Any, frame: Frame) -> Iterable[Any]:

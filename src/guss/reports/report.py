@@ -21,18 +21,18 @@ from guss.checkpoint import write_atomically
 from guss.errors import GussError
 from guss.files import check_folder, writing
 from guss.reports import figures, table
-from guss.reports.curves import draw_learning
-from guss.reports.escapes import file_stem, markdown, markdown_code, markdown_title, one_line
-from guss.reports.inventory import Gathered, Record, gather
+from guss.reports.curves import draw_learning, with_random_apart
+from guss.reports.escapes import file_stem, markdown, markdown_code, markdown_table, markdown_title, one_line
+from guss.reports.inventory import Gathered, Record, by_env, gather
 from guss.reports.labels import flat
 from guss.reports.page import build_page
 from guss.reports.page_data import HERO, Drawn, make_payload, stem_of
-from guss.reports.run_metrics import compare
+from guss.reports.run_summary import compare
 from guss.reports.style import save_figure
 from guss.reports.table import Row, against_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
 from guss.runs import state_maps
-from guss.runs.metrics import MEASURES, THRESHOLDS
-from guss.runs.store import write_json
+from guss.runs.metrics import MEASURES
+from guss.runs.store import json_bytes
 from guss.usercode import no_user_code
 
 
@@ -53,11 +53,6 @@ class Report:
     name: str
     """Of the folder reported on."""
 
-    @property
-    def records(self) -> list[Record]:
-        """Those compared, then those of the groups."""
-        return [*self.found.records, *(record for records in self.found.groups.values() for record in records)]
-
 
 @no_user_code("a report")
 def write_report(
@@ -72,17 +67,19 @@ def write_report(
     with writing(out):
         (out / "figures").mkdir(parents=True, exist_ok=True)
     begin("tables")
-    texts = {"table.md": to_markdown(report), "table.tex": to_latex(report.tables)}
-    for name, text in texts.items():
-        write_atomically(out / name, text.encode())
-    write_json(out / "table.json", to_json(report.tables))
-    write_json(out / "report.json", everything(report))
+    contents = {
+        "table.md": to_markdown(report).encode(),
+        "table.tex": to_latex(report.tables).encode(),
+        "table.json": json_bytes(to_json(report.tables)),
+        "report.json": json_bytes(everything(report)),
+    }
+    for name, content in contents.items():
+        write_atomically(out / name, content)
     drawn, notes = draw_all(report, out / "figures", begin)
     begin("report.html")
     payload = make_payload(report, out, drawn, notes, command or f"guss report {report.name}")
     write_atomically(out / "report.html", build_page(payload).encode())
-    names = ("report.html", *texts, "table.json", "report.json")
-    return [*(out / name for name in names), *(path for paths in drawn.values() for path in paths)]
+    return [*(out / name for name in ("report.html", *contents)), *(path for paths in drawn.values() for path in paths)]
 
 
 @no_user_code("a report")
@@ -97,11 +94,10 @@ def make_report(folder: Path) -> Report:
         for note in found.left_out:
             error.add_note(note)
         raise error
-    tables = {env: rows_of(found.of_env(env)) for env in found.envs}
-    tests = {env: compare(found.of_env(env)) for env in found.envs}
+    tables = {env: rows_of(records) for env, records in by_env(found.records).items()}
+    tests = {env: compare(records) for env, records in by_env(found.records).items()}
     groups = {
-        name: {env: rows_of([r for r in records if r.env == env]) for env in dict.fromkeys(r.env for r in records)}
-        for name, records in found.groups.items()
+        name: {env: rows_of(mine) for env, mine in by_env(records).items()} for name, records in found.groups.items()
     }
     group_tests = {
         name: {env: compare([row.record for row in rows]) for env, rows in of_group.items()}
@@ -133,32 +129,31 @@ def to_markdown(report: Report) -> str:
     if len(report.tables) > 1:
         lines += ["", *table.overview(report.tables)]
     for env, rows in report.tables.items():
-        lines += ["", f"## {_heading(env, rows)}", "", *map(markdown, report.verdicts[env]), ""]
+        lines += ["", f"## {_heading(rows)}", "", *map(markdown, report.verdicts[env]), ""]
         lines += main_table(rows)
         if costs := table.cost_table(rows):
             lines += ["", "Unsafe steps by constraint, all episodes.", "", *costs]
-        lines += [
-            "",
-            "How sure: interquartile means over seeds with bootstrap intervals, half-widths over pooled episodes.",
-        ]
-        lines += ["", *sure_table(rows)]
+        sure = "How sure: interquartile means over seeds with bootstrap intervals, half-widths over pooled episodes."
+        lines += ["", sure, "", *sure_table(rows)]
         lines += _against_hero(rows, report.tests[env])
     for name, tables in report.groups.items():
         lines += ["", f"## {markdown_title(report.group_titles[name])} ({markdown_code(f'{name}/')})"]
         for env, rows in tables.items():
-            lines += ["", f"### {_heading(env, rows)}", "", *main_table(rows)]
+            lines += ["", f"### {_heading(rows)}", "", *main_table(rows)]
             notes = _differences(report, rows)
             lines += ["", *notes] if notes else []
             lines += _against_hero(rows, report.group_tests[name].get(env, []))
     lines += ["", "## What is missing, partial or mixed", ""]
     lines += [f"- {markdown(note)}" for note in report.found.notes] or ["Nothing that is known of."]
-    lines += ["", "## Where the numbers come from", "", "| run | command | commit | machine |", "|---|---|---|---|"]
-    for record in report.records:
-        origin = record.origin
-        command, commit = record.command or "?", str(origin.get("commit"))[:10]
-        cells = [markdown(record.where), markdown_code(command, cell=True), markdown(commit)]
-        lines.append(f"| {' | '.join(cells)} | {markdown(record.machine)} |")
+    lines += ["", "## Where the numbers come from", ""]
+    lines += markdown_table(["run", "command", "commit", "machine"], map(_source, report.found.all_records))
     return "\n".join(lines) + "\n"
+
+
+def _source(record: Record) -> list[str]:
+    command = markdown_code(record.command or "?", cell=True)
+    commit = markdown(str(record.origin.get("commit"))[:10])
+    return [markdown(record.where), command, commit, markdown(record.machine)]
 
 
 def _against_hero(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
@@ -170,11 +165,10 @@ def _against_hero(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
     return ["", caption, "", *against_table(rows, tests, heroes[0].key)]
 
 
-def _heading(env: str, rows: list[Row]) -> str:
-    measure = MEASURES[rows[0].record.measure]
-    threshold = THRESHOLDS.get(env)
-    goal = "" if threshold is None else f", threshold {table.number(threshold, 1)}"
-    return f"{markdown(rows[0].record.env_label)} (MAR: {measure}{goal})"
+def _heading(rows: list[Row]) -> str:
+    first = rows[0].record
+    goal = "" if first.threshold is None else f", threshold {table.number(first.threshold, 1)}"
+    return f"{markdown(first.env_label)} (MAR: {MEASURES[first.measure]}{goal})"
 
 
 def group_title(folder: Path) -> str:
@@ -232,7 +226,7 @@ def everything(report: Report) -> dict[str, Any]:
         },
         "runs": [
             {"run": record.name, "group": record.group, "seeds": record.seeds, "episodes": record.done} | record.origin
-            for record in report.records
+            for record in report.found.all_records
         ],
     } | ({"left_out": report.found.left_out} if report.found.left_out else {})
 
@@ -254,13 +248,11 @@ def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple
 
     for env, rows in report.tables.items():
         records = report.found.of_env(env)
-        random = next((record for record in records if record.method == "random"), None)
-        acting = [record for record in records if record is not random] or records
         label = rows[0].record.env_label
         begin(f"maps of states, {label}")
         mapped = read_all_maps(report.found, env, notes)
         parts: dict[str, Callable[[], Any]] = {
-            "learning": partial(draw_learning, acting, random),
+            "learning": partial(draw_learning, *with_random_apart(records)),
             "pareto": partial(figures.draw_pareto, env, rows),
             "model": partial(figures.draw_model, records),
             "coverage": partial(figures.draw_coverage, mapped),
@@ -305,7 +297,7 @@ def read_all_maps(gathered: Gathered, env: str, notes: list[str]) -> figures.Map
         with noting(record):
             maps[record.home] = state_maps.stored_maps(record.home)
             if maps[record.home] is None:
-                states[record.home] = state_maps.read_states(record.home, record.stored, record.episodes)
+                states[record.home] = state_maps.read_states(record.home, record, record.episodes)
     plane = state_maps.shared_plane(list(states.values()))
     for record in [record for record in records if record.home in states]:
         with noting(record):

@@ -1,7 +1,10 @@
-"""The paper's measures of one run, from its stored records."""
+"""The measures of appendix D of a stored run, how sure they are, and what a step of it took; tests between runs."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,98 @@ import numpy as np
 from guss.files import writing
 from guss.reports.curves import draw_learning
 from guss.reports.inventory import Record, identified, read_record
-from guss.reports.run_metrics import by_cost, per_seed, plain
 from guss.reports.style import save_figure
 from guss.runs import metrics
-from guss.runs.metrics import THRESHOLDS
 from guss.runs.rows import num_random
+from guss.runs.store import by_seed
+
+MEASURES = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
+"""The paper's, as they are called in files."""
+COMPARED = ("mar", "unsafe_pct", "unsafe_trans_pct")
+"""Those that methods are tested on: MRCP has no value where the threshold is not reached."""
+
+
+def per_seed(record: Record) -> dict[str, np.ndarray]:
+    """The paper's measures of every seed, [S]; NaN where one is not defined."""
+    rewards, unsafe, steps = (record.values(name) for name in (record.measure, "unsafe_pct", "steps"))
+    return metrics.run_metrics(rewards, unsafe, steps, record.threshold)._asdict()
+
+
+def by_cost(record: Record) -> dict[str, np.ndarray]:
+    """Unsafe steps of every seed by constraint [%], where there are several; empty where a run did not store them."""
+    shares = [row.get("unsafe_pct_by_cost", {}) for row in record.episodes]
+    found = {}
+    for name in [name for name in shares[0] if all(name in each for each in shares)]:
+        lines = [{"seed": row["seed"], "share": each[name]} for row, each in zip(record.episodes, shares, strict=True)]
+        found[name] = metrics.p_unsafe(by_seed(lines, "share"), record.values("steps"))
+    return found
+
+
+def pooled(record: Record) -> dict[str, np.ndarray]:
+    """What the measures are means of, episodes of all seeds together, as the paper's small p-values suggest."""
+    rewards = record.values(record.measure)
+    unsafe = record.values("unsafe_pct")
+    return {
+        "mar": rewards[:, rewards.shape[1] // 2 :].ravel(),
+        "unsafe_pct": unsafe.ravel(),
+        "unsafe_trans_pct": unsafe[:, : metrics.transient_episodes(unsafe.shape[1])].ravel(),
+    }
+
+
+def json_numbers(values: Any, digits: int = 4) -> list[float | None]:
+    """Numbers for JSON: rounded, None for what is not defined."""
+    return [None if math.isnan(x) else round(float(x), digits) for x in values]
+
+
+def interval_pair(values: Any) -> list[float | None]:
+    """`[mean, half-width of the 90 % interval]` for JSON; None for what is not defined."""
+    return json_numbers(metrics.interval(values))
+
+
+def planning(record: Record) -> tuple[float | None, int | None]:
+    """Milliseconds that a planned step of one seed took, compiling apart, and predicted transitions for it.
+
+    Of the fastest episode: in others the machine had more else to do. None for methods that do not plan.
+    """
+    config = record.config
+    if record.kind is None or not record.kind.plans:
+        return None, None
+    net = config.get("net") if config.get("model") != "oracle" else None
+    net = net if isinstance(net, dict) else {}
+    sizes = [config.get("budget"), config.get("horizon"), net.get("ensemble", 1), net.get("particles", 1)]
+    evaluations = math.prod(sizes) if all(isinstance(size, int) for size in sizes) else None
+    phases = {row["episode"]: row["phase"] for row in record.episodes}
+    lengths = Counter[int]()
+    for row in record.episodes:
+        lengths[row["episode"]] += row["steps"]
+    quick = [
+        1000 * row["plan_seconds"] / lengths[row["episode"]]
+        for row in record.timings
+        if phases.get(row["episode"]) == "plan" and lengths[row["episode"]] and not row.get("compiled_programs")
+    ]
+    return (round(min(quick), 3) if quick else None), evaluations
+
+
+def compare(records: list[Record]) -> list[dict[str, Any]]:
+    """Welch's test between all pairs of rows on one environment, with Holm's correction for their number.
+
+    Over seeds, and over the episodes of all seeds pooled. p is None where a row has a single seed.
+    """
+    mine, all_of = {r.key: per_seed(r) for r in records}, {r.key: pooled(r) for r in records}
+    pairs = list(combinations(mine, 2))
+    rows = []
+    for measure in COMPARED:
+        over_seeds = [metrics.welch_p(mine[a][measure], mine[b][measure]) for a, b in pairs]
+        over_all = [metrics.welch_p(all_of[a][measure], all_of[b][measure]) for a, b in pairs]
+        columns = zip(pairs, over_seeds, metrics.holm(over_seeds), over_all, metrics.holm(over_all), strict=True)
+        for (a, b), p, corrected, p_all, corrected_all in columns:
+            difference = mine[a][measure].mean() - mine[b][measure].mean()
+            found = {"p": p, "p_holm": corrected, "p_pooled": p_all, "p_pooled_holm": corrected_all}
+            rows.append(
+                {"measure": measure, "a": a, "b": b, "difference": round(float(difference), 4)}
+                | {name: None if math.isnan(x) else float(f"{x:.3g}") for name, x in found.items()}
+            )
+    return rows
 
 
 def summarise_run(home: Path) -> dict[str, Any]:
@@ -26,9 +116,7 @@ def summarise_record(record: Record) -> dict[str, Any]:
     """The same of a run that has been read."""
     found = per_seed(record)
     counted = range(record.done // 2, record.done)
-    random = (
-        0 if record.method == "random" else len(range(counted.start, min(num_random(record.episodes), record.done)))
-    )
+    random = 0 if record.method == "random" else num_random(record.episodes)
     return {
         "env": record.env,
         "method": record.method,
@@ -36,30 +124,31 @@ def summarise_record(record: Record) -> dict[str, Any]:
         "episodes": record.done,
         "measure": record.measure,
         "mar_episodes": len(counted),
-        "mar_random_episodes": random,
-        "threshold": THRESHOLDS.get(record.env),
+        "mar_random_episodes": sum(episode < random for episode in counted),
+        "threshold": record.threshold,
         "reached": int((~np.isnan(found["mrcp_ksteps"])).sum()),
-        "unsafe_pct_by_cost": {name: plain(metrics.interval(values)) for name, values in by_cost(record).items()},
-    } | {name: plain(metrics.interval(values)) for name, values in found.items()}
+        "unsafe_pct_by_cost": {name: interval_pair(values) for name, values in by_cost(record).items()},
+    } | {name: interval_pair(values) for name, values in found.items()}
 
 
 def summarise_evaluation(found: Any) -> dict[str, Any]:
     """The frozen agent's mean reward and unsafe share: `[mean, half-width of the 90 % interval over seeds]`."""
+    reward, unsafe = found.mean_reward, found.unsafe_pct  # [S, E]
     return {
-        "seeds": found.mean_reward.shape[0],
-        "episodes": found.mean_reward.shape[1],
+        "seeds": reward.shape[0],
+        "episodes": reward.shape[1],
         "trained_episodes": found.trained_episodes,
         "ends_early": bool(found.steps.min() < found.episode_length),
-        "steps": plain(metrics.interval(found.steps.mean(axis=1))),
-        "return": plain(metrics.interval((found.mean_reward * found.steps).mean(axis=1))),
-        "mean_reward": plain(metrics.interval(found.mean_reward.mean(axis=1))),
+        "steps": interval_pair(found.steps.mean(axis=1)),
+        "return": interval_pair((reward * found.steps).mean(axis=1)),
+        "mean_reward": interval_pair(reward.mean(axis=1)),
         "unsafe_pct_by_cost": {
-            name: plain(metrics.interval(shares.mean(axis=1))) for name, shares in found.unsafe_by_cost.items()
+            name: interval_pair(shares.mean(axis=1)) for name, shares in found.unsafe_by_cost.items()
         },
-        "unsafe_pct": plain(metrics.interval(found.unsafe_pct.mean(axis=1))),
-        "mean_reward_per_seed": found.mean_reward.mean(axis=1).round(4).tolist(),
-        "unsafe_pct_per_seed": found.unsafe_pct.mean(axis=1).round(4).tolist(),
-        "worst_episode_unsafe_pct": round(float(found.unsafe_pct.max()), 4),
+        "unsafe_pct": interval_pair(unsafe.mean(axis=1)),
+        "mean_reward_per_seed": reward.mean(axis=1).round(4).tolist(),
+        "unsafe_pct_per_seed": unsafe.mean(axis=1).round(4).tolist(),
+        "worst_episode_unsafe_pct": round(float(unsafe.max()), 4),
     }
 
 

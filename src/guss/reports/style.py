@@ -15,6 +15,9 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from guss.files import writing
 from guss.reports.escapes import LONGEST, one_line, plot_text
@@ -56,6 +59,8 @@ COLOURS = {
 """Of animations, in figures and on the page: trajectories, unsafe zones, unsafe steps."""
 _OTHERS = ("#882255", "#117733", "#332288", "#AA4499")
 _LINES = ("-", "--", "-.", ":")
+LOOK: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "guss"}
+"""Settings of matplotlib for all figures."""
 
 
 def style_of(method: str) -> dict[str, Any]:
@@ -103,19 +108,15 @@ def label_of_env(env: str) -> str:
     return _ENVS.get(env) or one_line(short_name(env), LONGEST) or "(no name)"
 
 
-def _our_look() -> None:
-    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "guss"})
-
-
 def new_figure(columns: int, rows: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
     """A figure with a grid of axes in our look."""
-    _our_look()
+    plt.rcParams.update(LOOK)
     return plt.subplots(rows, columns, figsize=(width, height), layout="constrained", **options)
 
 
 def new_canvas(width: float, height: float, dpi: int) -> Any:
     """A figure in our look without axes yet, as large as it will be on a screen."""
-    _our_look()
+    plt.rcParams.update(LOOK)
     return plt.figure(figsize=(width, height), dpi=dpi, layout="constrained")
 
 
@@ -152,14 +153,23 @@ def save_figure(figure: Any, path: Path) -> dict[Path, bytes]:
 
 def add_lines(axes: Any, lines: Sequence[Any], colour: str) -> Any:
     """Trajectories of plans, each [N, 2], in one of COLOURS; limits stay as they are."""
-    from matplotlib.collections import LineCollection
-
     return axes.add_collection(LineCollection(lines, colors=COLOURS[colour], lw=0.7, alpha=0.6), autolim=False)
+
+
+def add_rectangle(axes: Any, zone: Sequence[float], **look: Any) -> None:
+    """A filled rectangle (x from, x to, y from, y to) without an edge, by default as unsafe zones are drawn."""
+    x0, x1, y0, y1 = zone
+    axes.add_patch(Rectangle((x0, y0), x1 - x0, y1 - y0, **{"facecolor": COLOURS["zone"], "lw": 0, **look}))
 
 
 def line_handles(names: Sequence[tuple[str, str]]) -> list[Any]:
     """The entries of a legend, from names in COLOURS and labels."""
-    from matplotlib.lines import Line2D
+    widths = {"zone": 5}
+    return [Line2D([], [], color=COLOURS[name], lw=widths.get(name, 2), label=label) for name, label in names]
 
-    return [Line2D([], [], color=COLOURS[colour], lw=5 if colour == "zone" else 2, label=label)
-            for colour, label in names]  # fmt: skip
+
+def legend_below(figure: Any, axes: Any, most: int, **options: Any) -> None:
+    """A legend of the lines of some axes below a figure, in at most so many columns."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = legend_columns(labels, most)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **options)

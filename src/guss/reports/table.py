@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import groupby, product
 from typing import Any
 
 import numpy as np
 
-from guss.reports.escapes import latex, markdown
+from guss.reports.escapes import latex, markdown, markdown_table
 from guss.reports.inventory import Record
 from guss.reports.labels import json_keys
 from guss.reports.paper import paper_figures, paper_methods
-from guss.reports.run_metrics import MEASURES, by_cost, per_seed, plain, planning, pooled
+from guss.reports.run_summary import MEASURES, by_cost, interval_pair, json_numbers, per_seed, planning, pooled
 from guss.runs import metrics
 from guss.runs.description import MethodKind
-from guss.runs.metrics import THRESHOLDS
 
 SECTIONS = ("safe, with a model", "reward alone, with a model", "without a model", "for comparison")
 """The paper's blocks of rows, and one for what it does not have."""
@@ -85,10 +85,8 @@ def section_of(kind: MethodKind | None) -> tuple[str, bool]:
 def rows_of(records: list[Record]) -> list[Row]:
     """The rows of one environment, by sections; ranks, and the best safe method of each measure, among them."""
     rows = [_row(record) for record in records]
-    ranks = metrics.pareto_ranks(
-        [r.measures["mar"]["mean"] for r in rows], [r.measures["unsafe_pct"]["mean"] for r in rows]
-    )
-    for row, rank in zip(rows, ranks.tolist(), strict=True):
+    reward, unsafe = ([row.measures[name]["mean"] for row in rows] for name in ("mar", "unsafe_pct"))
+    for row, rank in zip(rows, metrics.pareto_ranks(reward, unsafe).tolist(), strict=True):
         row.rank = rank
     for name in MEASURES:
         sign = -1.0 if name in HIGHER_IS_BETTER else 1.0
@@ -109,20 +107,20 @@ def _row(record: Record) -> Row:
     for name in MEASURES:
         values = found[name]
         defined = values[~np.isnan(values)]
-        mean, half = plain(metrics.interval(values))
-        low, high = plain(metrics.bootstrap_iqm(defined)) if defined.size else (None, None)
+        mean, half = interval_pair(values)
+        low, high = json_numbers(metrics.bootstrap_iqm(defined)) if defined.size else (None, None)
         measures[name] = {
             "mean": mean,
             "half": half,
-            "pooled": plain(metrics.interval(together[name]))[1] if name in together else None,
-            "iqm": plain([metrics.iqm(defined)])[0] if defined.size else None,
+            "pooled": interval_pair(together[name])[1] if name in together else None,
+            "iqm": json_numbers([metrics.iqm(defined)])[0] if defined.size else None,
             "iqm_low": low,
             "iqm_high": high,
             "paper": paper.get(name),
             "best": False,
         } | ({"reached": int(defined.size)} if name == "mrcp_ksteps" else {})
     plan_ms, evaluations = planning(record)
-    shares = {name: plain(metrics.interval(values)) for name, values in by_cost(record).items()}
+    shares = {name: interval_pair(values) for name, values in by_cost(record).items()}
     return Row(record, section, safe, measures, None, plan_ms, evaluations, shares)
 
 
@@ -176,6 +174,11 @@ def pair_text(mean: float | None, half: float | None, digits: int = 3) -> str:
     return number(mean, digits) if half is None else f"{number(mean, digits)} ± {number(half, digits)}"
 
 
+def bold(text: str, best: bool) -> str:
+    """In bold, if it is the best of its column."""
+    return f"**{text}**" if best else text
+
+
 def _paper_text(paper: list[float] | None) -> str:
     """The paper's figure as it is printed there, in brackets."""
     return "[–]" if paper is None else f"[{paper[0]:g} ± {paper[1]:g}]".replace("-", "−")
@@ -188,13 +191,10 @@ def in_paper(rows: list[Row]) -> bool:
 
 def in_table(rows: Iterable[Row], cells: Callable[[Row], list[str]], heads: list[str]) -> list[str]:
     """Lines of a Markdown table, a line between sections as the paper has it; `cells` follow a row's label."""
-    lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
-    section = None
-    for row in rows:
-        if row.section != section:
-            section = row.section
-            lines.append(f"| *{section}* |" + " |" * (len(heads) - 1))
-        lines.append("| " + " | ".join([markdown(row.label), *cells(row)]) + " |")
+    lines = markdown_table(heads, [], rule="---:")
+    for section, mine in groupby(rows, key=lambda row: row.section):
+        lines.append(f"| *{section}* |" + " |" * (len(heads) - 1))
+        lines += ["| " + " | ".join([markdown(row.label), *cells(row)]) + " |" for row in mine]
     return lines
 
 
@@ -204,19 +204,16 @@ def overview(tables: dict[str, list[Row]]) -> list[str]:
     shown = {row.key: row for method in [*paper_methods(), "random"] for row in found.values() if row.method == method}
     names = [markdown(rows[0].record.env_label) for rows in tables.values()]
     heads = ["method", *(head for name in names for head in (f"{name}: MAR", "unsafe [%]"))]
-    lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    lines = []
     for key, first in shown.items():
-        cells, method = [markdown(first.label)], first.method
-        for env in tables:
+        cells = [markdown(first.label)]
+        for env, name in product(tables, ("mar", "unsafe_pct")):
             row = found.get((env, key))
-            for name, digits in (("mar", 2), ("unsafe_pct", 2)):
-                m = None if row is None else row.measures[name]
-                ours = "–" if m is None else number(m["mean"], digits)
-                ours = f"**{ours}**" if m is not None and m["best"] else ours
-                theirs = paper_figures(env, method).get(name)
-                cells.append(ours + ("" if theirs is None else f" [{number(theirs[0], digits)}]"))
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+            ours = "–" if row is None else bold(number(row.measures[name]["mean"], 2), row.measures[name]["best"])
+            theirs = paper_figures(env, first.method).get(name)
+            cells.append(ours if theirs is None else f"{ours} [{number(theirs[0], 2)}]")
+        lines.append(cells)
+    return markdown_table(heads, lines, rule="---:")
 
 
 def main_table(rows: list[Row]) -> list[str]:
@@ -227,8 +224,7 @@ def main_table(rows: list[Row]) -> list[str]:
         texts = []
         for name in MEASURES:
             m = row.measures[name]
-            ours = pair_text(m["mean"], m["half"])
-            ours = f"**{ours}**" if m["best"] else ours
+            ours = bold(pair_text(m["mean"], m["half"]), m["best"])
             if name == "mrcp_ksteps" and 0 < m["reached"] < len(row.record.seeds):
                 ours += f" ({m['reached']} of {len(row.record.seeds)} seeds)"
             texts.append(f"{ours} {_paper_text(m['paper'])}" if beside else ours)
@@ -246,7 +242,10 @@ def cost_table(rows: list[Row]) -> list[str]:
     names = list(dict.fromkeys(name for row in rows for name in row.by_cost))
     if not names:
         return []
-    cells = lambda row: [pair_text(*row.by_cost.get(name, (None, None))) for name in names]  # noqa: E731
+
+    def cells(row: Row) -> list[str]:
+        return [pair_text(*row.by_cost.get(name, (None, None))) for name in names]
+
     return in_table(rows, cells, ["method", *(f"{markdown(name)} [%]" for name in names)])
 
 
@@ -299,18 +298,16 @@ def to_latex(tables: dict[str, list[Row]]) -> str:
         r"\toprule",
         "Method & " + " & ".join(rf"\multicolumn{{2}}{{c}}{{{HEADS[name][1]}}}" for name in MEASURES) + r" \\",
     ]
-    for env, rows in tables.items():
-        threshold = THRESHOLDS.get(env)
+    for rows in tables.values():
+        threshold = rows[0].record.threshold
         goal = "" if threshold is None else rf", $r_{{thr}} = {threshold:g}$"
         width = 1 + 2 * len(MEASURES)
         lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{latex(rows[0].record.env_label)}{goal}}} \\"]
-        section = None
-        for row in rows:
-            if row.section != section:
-                lines.append(rf"\cmidrule(l){{2-{width}}}")
-            section = row.section
-            cells = [cell for name in MEASURES for cell in _latex_cells(row.measures[name], in_paper(rows))]
-            lines.append(f"{latex(row.label)} & " + " & ".join(cells) + r" \\")
+        for _, mine in groupby(rows, key=lambda row: row.section):
+            lines.append(rf"\cmidrule(l){{2-{width}}}")
+            for row in mine:
+                cells = [cell for name in MEASURES for cell in _latex_cells(row.measures[name], in_paper(rows))]
+                lines.append(f"{latex(row.label)} & " + " & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

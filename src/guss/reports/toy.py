@@ -6,47 +6,48 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.patches import Circle
 
 from guss.envs.toy import ToyLayout
 from guss.reports.escapes import plot_text
-from guss.reports.style import new_figure, save_figure, style_of
+from guss.reports.run_summary import json_numbers
+from guss.reports.style import add_rectangle, new_figure, save_figure, style_of
 from guss.runs import metrics
 from guss.runs.store import write_json
 from guss.runs.toy import load_toy, safe_cells
+from guss.validation import build
 
 MEASURES = ("safe_plan_share", "coverage", "coverage_of_step")
+GREY = "#c9c9c9"
 
 
 def layout_of(data: dict[str, Any]) -> ToyLayout:
     """The layout stored with an experiment."""
-    plain = data["config"]["layout"]
-    return ToyLayout(
-        size=plain["size"],
-        start=tuple(plain["start"]),
-        goal=tuple(plain["goal"]),
-        goal_radius=plain["goal_radius"],
-        unsafe=tuple(tuple(area) for area in plain["unsafe"]),
-    )
+    return build(ToyLayout, data["config"]["layout"], "the stored layout")
+
+
+def at_goal(layout: ToyLayout, record: dict[str, np.ndarray]) -> np.ndarray:
+    """Whether each position of every seed counts as the goal, [T + 1, S]."""
+    distance = np.linalg.norm(record["position"] - np.asarray(layout.goal), axis=-1)
+    return distance <= layout.goal_radius
 
 
 def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
     """The numbers: per method, and the p-values of GuSS against each other method (rank-sum on per-seed means)."""
     layout = layout_of(data)
-    seeds = data["config"]["seeds"]
     methods = {}
     for name, record in records.items():
-        distance = np.linalg.norm(record["position"] - np.asarray(layout.goal), axis=-1)
-        reached = (distance <= layout.goal_radius).any(axis=0)
+        arrived = at_goal(layout, record)
+        reached = np.asarray(arrived.any(axis=0)).tolist()
+        first = [step if ever else None for step, ever in zip(arrived.argmax(axis=0).tolist(), reached, strict=True)]
         methods[name] = {
-            "seeds": len(seeds),
-            "reached": int(reached.sum()),
-            "reached_per_seed": reached.tolist(),
-            "first_reached_step_per_seed": [
-                int(t) if r else None for t, r in zip((distance <= layout.goal_radius).argmax(0), reached, strict=True)
-            ],
+            "seeds": len(data["config"]["seeds"]),
+            "reached": sum(reached),
+            "reached_per_seed": reached,
+            "first_reached_step_per_seed": first,
             "cost_per_seed": record["cost"].sum(axis=0).tolist(),
             "mean_reward": float(record["reward"].mean()),
-            "mean_reward_per_seed": _plain(record["reward"].mean(axis=0)),
+            "mean_reward_per_seed": json_numbers(record["reward"].mean(axis=0), 6),
             "plans_per_step": int(record["evaluated"].max()),
             "fallback_steps": int(record["fallback"].sum()),
             "archive_occupancy": float(record["occupancy"].mean()),
@@ -56,8 +57,8 @@ def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -
         for measure in MEASURES:
             values = record[measure]
             methods[name][measure] = float(values.mean())
-            methods[name][f"{measure}_per_seed"] = _plain(values.mean(axis=0))
-            methods[name][f"{measure}_per_step"] = _plain(values.mean(axis=1))
+            methods[name][f"{measure}_per_seed"] = json_numbers(values.mean(axis=0), 6)
+            methods[name][f"{measure}_per_step"] = json_numbers(values.mean(axis=1), 6)
     return {
         "experiment": "toy",
         "config": data["config"],
@@ -73,10 +74,6 @@ def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -
             if name != "guss" and "guss" in records
         },
     }
-
-
-def _plain(values: np.ndarray) -> list[float]:
-    return [round(float(v), 6) for v in values]
 
 
 def write_report(home: Path) -> tuple[dict[str, Any], list[Path]]:
@@ -97,15 +94,10 @@ def write_report(home: Path) -> tuple[dict[str, Any], list[Path]]:
 
 def draw_layout(axes: Any, layout: ToyLayout) -> None:
     """The world: unsafe areas, start and goal."""
-    from matplotlib.patches import Circle, Rectangle
-
-    for x0, x1, y0, y1 in layout.unsafe:
-        axes.add_patch(
-            Rectangle((x0, y0), x1 - x0, y1 - y0, facecolor="#c9c9c9", edgecolor="#999999", hatch="//", lw=0)
-        )
-    axes.add_patch(
-        Circle((layout.goal[0], layout.goal[1]), layout.goal_radius, facecolor="#bfe5bf", edgecolor="#2a7d2a")
-    )
+    for area in layout.unsafe:
+        add_rectangle(axes, area, facecolor=GREY, edgecolor="#999999", hatch="//")
+    x, y = layout.goal
+    axes.add_patch(Circle((x, y), layout.goal_radius, facecolor="#bfe5bf", edgecolor="#2a7d2a"))
     axes.plot(*layout.start, marker="s", color="black", markersize=5)
     edge = 0.02 * layout.size
     axes.set(xlim=(-edge, layout.size + edge), ylim=(-edge, layout.size + edge), aspect="equal", xlabel="x", ylabel="y")
@@ -122,9 +114,8 @@ def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarr
     world.annotate("start", layout.start, (4, -11), textcoords="offset points", fontsize=8)
     world.annotate("goal", layout.goal, (9, -3), textcoords="offset points", fontsize=8)
     for x0, x1, y0, y1 in layout.unsafe[:1]:
-        world.text(
-            (x0 + x1) / 2, (y0 + y1) / 2, "unsafe", ha="center", va="center", fontsize=9, backgroundcolor="#c9c9c9"
-        )
+        middle = ((x0 + x1) / 2, (y0 + y1) / 2)
+        world.text(*middle, "unsafe", ha="center", va="center", fontsize=9, backgroundcolor=GREY)
     world.set_title("(a) The world")
 
     panels = (
@@ -150,14 +141,11 @@ def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarr
 
     handles, labels = safe.get_legend_handles_labels()
     legend.axis("off")
-    seeds = f"{count} seed" + ("s" if count != 1 else "")
+    seeds = f"{count} seed{'s' * (count != 1)}"
     legend.legend(handles, labels, loc="center", frameon=False, ncols=2, handlelength=3, fontsize=10)
     settings = data["config"]
-    legend.set_title(
-        f"Mean over {seeds}, ± one standard deviation\n"
-        f"{plot_text(settings['budget'])} plans of {plot_text(settings['horizon'])} steps, perfect model",
-        fontsize=9,
-    )
+    plans = f"{plot_text(settings['budget'])} plans of {plot_text(settings['horizon'])} steps"
+    legend.set_title(f"Mean over {seeds}, ± one standard deviation\n{plans}, perfect model", fontsize=9)
     return figure
 
 
@@ -177,12 +165,9 @@ def draw_trajectories(data: dict[str, Any], records: dict[str, dict[str, np.ndar
             panel.plot(paths[:, seed, 0], paths[:, seed, 1], color=style["color"], lw=1.0, alpha=0.7)
         unsafe = paths[1:][record["cost"] > 0]
         panel.plot(unsafe[:, 0], unsafe[:, 1], ".", color="#b2182b", markersize=2.5)
-        distance = np.linalg.norm(paths - np.asarray(layout.goal), axis=-1)
-        reached = int((distance <= layout.goal_radius).any(axis=0).sum())
-        panel.set_title(
-            f"{style['label']}: goal {reached}/{paths.shape[1]}, {record['cost'].sum(0).mean():.1f} unsafe steps",
-            fontsize=9,
-        )
+        reached, unsafe_steps = at_goal(layout, record).any(axis=0).sum(), record["cost"].sum(axis=0).mean()
+        title = f"{style['label']}: goal {reached}/{paths.shape[1]}, {unsafe_steps:.1f} unsafe steps"
+        panel.set_title(title, fontsize=9)
     for panel in axes.ravel()[: len(records)]:
         panel.label_outer()
     figure.suptitle("Paths in the toy world, one line per seed; red: steps in an unsafe area", fontsize=10)

@@ -1,6 +1,6 @@
-"""Animations of stored episodes: a `Replay` as an `Animation` and its frames.
+"""Animations of stored episodes: what figures, packed files and the report page draw.
 
-Animator(replay)        the animation in full, frame by frame, as figures draw it
+Animator(replay)        the animation in full: what is the same in all frames, and the frames
 make_animation(home)    the same as packed data
 write_animation(home)   packed data to RUN/animation.json.gz
 """
@@ -8,29 +8,21 @@ write_animation(home)   packed data to RUN/animation.json.gz
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from guss.collect.trajectories import unsafe_steps
-from guss.runs.animation import (
-    MOST_FRAMES,
-    NAME,
-    Animation,
-    Axes,
-    Behaviour,
-    Frame,
-    Lines,
-    OnStep,
-    count_unsafe,
-    evenly,
-    pack_animation,
-)
+from guss.runs.animation import MOST_FRAMES, NAME, OnStep, evenly, pack_animation
 from guss.runs.replay import PlanSnapshot, Replay, ReplayStep
 from guss.runs.store import write_packed
-from guss.runs.tracks import Tracks
+from guss.runs.tracks import TrackPlans, Tracks
 from guss.runs.views import BehaviourMap
+
+Lines = np.ndarray
+"""Trajectories by what they are drawn by: numbers [N, H + 1], or places [N, H + 1, 2]."""
 
 
 def make_animation(
@@ -41,7 +33,7 @@ def make_animation(
     count = len(replay)
     animator = Animator(replay)
     frames = animator.frames(evenly(count, MOST_FRAMES).tolist(), on_step and (lambda done: on_step(done, count)))
-    return pack_animation(animator.animation, frames, replay.verdict)
+    return pack_animation(animator, frames)
 
 
 def write_animation(
@@ -53,6 +45,56 @@ def write_animation(
     return animation
 
 
+@dataclass(frozen=True)
+class Axes:
+    """What trajectories are drawn by: a number over time, or a place."""
+
+    kind: Literal["time", "place"]
+    labels: tuple[str, ...]
+    limits: tuple[tuple[float, float], ...]
+    unsafe: Sequence[Sequence[float]]
+    """Intervals (from, to) of the number, or rectangles (x from, x to, y from, y to)."""
+    horizon: int
+    """Steps of a plan; 1 if nothing is planned."""
+
+    @property
+    def wraps(self) -> float | None:
+        """Neighbouring numbers further apart than this are not joined: an angle wraps around at its limits."""
+        return 0.5 * (self.limits[0][1] - self.limits[0][0]) if self.kind == "time" else None
+
+    def course_limits(self, course: Any) -> tuple[float, float]:
+        """From where to where a course is drawn: the limits of the number; of rewards, their range with a margin."""
+        if self.kind == "time":
+            return self.limits[0]
+        low, high = float(np.min(course)), float(np.max(course))
+        margin = 0.08 * (high - low) or 0.5
+        return low - margin, high + margin
+
+
+class Frame(NamedTuple):
+    """One step; the plans are empty where nothing was planned."""
+
+    step: int
+    shapes: Sequence[Sequence[Any]]
+    """The system (`guss.envs.shapes`)."""
+    now: np.ndarray
+    progress: str
+    """Reward and unsafe steps so far."""
+    safe: Lines = np.zeros((0, 1))
+    unsafe: Lines = np.zeros((0, 1))
+    chosen: np.ndarray = np.zeros(0)
+    """Empty if its prediction is not finite, too."""
+    cells: np.ndarray = np.zeros((0, 3))
+    """Behaviour cells with safe plans, [K, 3]: i, j, and the best reward in it, 0 the lowest of them, 1 the highest."""
+    risky: np.ndarray = np.zeros((0, 2), int)
+    """Those with unsafe plans only, [K, 2]."""
+    ring: np.ndarray | None = None
+    """The behaviour of the chosen plan."""
+    text: str = ""
+    """The plans in words."""
+    tracks: tuple[TrackPlans, ...] = ()
+
+
 class Animator:
     """The animation of a replay; `dims`: with tracks of these dimensions of the observations, () for the default."""
 
@@ -61,35 +103,47 @@ class Animator:
         mine = replay.traces[replay.row]
         assert mine.reward is not None
         place = len(self.view.labels) == 2
-        self._map = BehaviourMap(replay.grid, self.view) if replay.replans else None
-        self._tracks = None if dims is None else Tracks(replay, dims)
-        rewards = np.asarray(mine.reward, float)
-        path = np.asarray(self.view.shown(mine.obs), float).copy()
-        path[np.flatnonzero(~np.asarray(mine.learnable[:-1], bool)) + 1] = np.nan
-        self.animation = Animation(
-            env=replay.config.env,
-            method=replay.config.method,
-            seed=replay.seed,
-            episode=replay.episode,
-            phase="random" if replay.random else "plan" if replay.replans else "policy",
-            rewards=rewards,
-            unsafe=np.asarray(unsafe_steps(replay.task, mine.cost), bool),
-            axes=Axes(
-                kind="place" if place else "time",
-                labels=self.view.labels,
-                limits=self.view.limits,
-                unsafe=self.view.unsafe,
-                horizon=replay.config.horizon if replay.replans else 1,
-            ),
-            behaviour=None if self._map is None else Behaviour(self._map.labels, self._map.extent, self._map.shape),
-            keeps_archive=replay.keeps_archive,
-            world=None if self.view.sketch is None else self.view.world,
-            path=path,
-            course=rewards if place else np.asarray(self.view.shown(mine.next_obs), float),
-            course_label="reward" if place else self.view.labels[0].partition(" ")[0],
-            tracks=() if self._tracks is None else self._tracks.tracks,
-            note="" if self._tracks is None else self._tracks.note,
+        self.phase = "random" if replay.random else "plan" if replay.replans else "policy"
+        self.rewards = np.asarray(mine.reward, float)
+        self.unsafe = np.asarray(unsafe_steps(replay.task, mine.cost), bool)
+        """Whether each step was unsafe, [T]."""
+        self.axes = Axes(
+            kind="place" if place else "time",
+            labels=self.view.labels,
+            limits=self.view.limits,
+            unsafe=self.view.unsafe,
+            horizon=replay.config.horizon if replay.replans else 1,
         )
+        self.behaviour = BehaviourMap(replay.grid, self.view) if replay.replans else None
+        """None: nothing was planned."""
+        self.world = None if self.view.sketch is None else self.view.world
+        """The system's shapes lie in the square [low, high]²; None: there are none."""
+        self.path = np.asarray(self.view.shown(mine.obs), float).copy()
+        """By the axes: the state before each step, [T] or [T, 2]; NaN after a jump."""
+        self.path[np.flatnonzero(~np.asarray(mine.learnable[:-1], bool)) + 1] = np.nan
+        self.course = self.rewards if place else np.asarray(self.view.shown(mine.next_obs), float)
+        """The episode as one curve, [T]: the number that the axes have after each step, or of places the reward."""
+        self.course_label = "reward" if place else self.view.labels[0].partition(" ")[0]
+        self.tracks = None if dims is None else Tracks(replay, dims)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Of the panels."""
+        return {
+            "system": "System (shaded: unsafe)",
+            "plans": "Predicted trajectories" if self.phase == "plan" else "Trajectory so far",
+            "archive": "Archive: best plan per cell" if self.replay.keeps_archive else "Best plan per behaviour cell",
+            "course": "Episode (red dots: unsafe steps)",
+        }
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """The lines of the plans' panel: the name of a colour, and what is drawn in it."""
+        names = [("past", "so far")]
+        if self.phase == "plan":
+            names += [("safe", "safe plans"), ("unsafe", "unsafe plans"), ("chosen", "chosen plan")]
+        zones = self.axes.unsafe if self.tracks is None else [each.bounds for each in self.tracks.tracks if each.bounds]
+        return names + ([("zone", "unsafe zone")] if len(zones) else [])
 
     def frames(self, wanted: Collection[int], on_step: Callable[[int], Any] | None = None) -> Iterator[Frame]:
         """Those of these steps; the steps between them are planned too, since plans build on earlier ones."""
@@ -102,37 +156,29 @@ class Animator:
                 break
 
     def _frame(self, step: ReplayStep) -> Frame:
-        unsafe = self.animation.unsafe[: step.step + 1].sum()
-        rewards = self.animation.rewards[: step.step + 1]
+        unsafe = int(self.unsafe[: step.step + 1].sum())
+        rewards = self.rewards[: step.step + 1]
         earned = f"return {rewards.sum():.4g}, mean reward {rewards.mean():.3f}"
-        empty = np.zeros((0, 1))
         frame = Frame(
             step=step.step,
             shapes=[] if self.view.sketch is None else self.view.sketch(step.obs),
             now=np.asarray(self.view.shown(step.obs), float),
-            safe=empty,
-            unsafe=empty,
-            chosen=np.zeros(0),
-            cells=np.zeros((0, 3)),
-            risky=np.zeros((0, 2), int),
-            ring=None,
-            progress=f"{earned}, {count_unsafe(int(unsafe))} so far",
-            text="",
+            progress=f"{earned}, {unsafe or 'no'} unsafe step{'s' * (unsafe > 1)} so far",
         )
         return frame if step.snapshot is None else self._planned(frame, step.obs, step.snapshot)
 
     def _planned(self, frame: Frame, obs: np.ndarray, snapshot: PlanSnapshot) -> Frame:
         """The same with the plans of this step."""
-        assert self._map is not None
+        assert self.behaviour is not None
         candidates = snapshot.candidates
         lines = self._lines(obs, candidates.paths)
         chosen = self._lines(obs, snapshot.chosen[None])[0]
-        rewards, risky = self._map.best(candidates)
+        rewards, risky = self.behaviour.best(candidates)
         filled = np.argwhere(np.isfinite(rewards))
         values = rewards[tuple(filled.T)]
         span = float(np.ptp(values)) if len(values) else 0.0
         heights = (values - values.min()) / span if span > 0 else np.ones(len(values))
-        ring = self._map.place_of(snapshot.behaviour)
+        ring = self.behaviour.place_of(snapshot.behaviour)
         return frame._replace(
             safe=lines[candidates.finite & candidates.safe],
             unsafe=lines[candidates.finite & ~candidates.safe],
@@ -141,7 +187,7 @@ class Animator:
             risky=np.argwhere(risky),
             ring=ring if np.isfinite(ring).all() else None,
             text=snapshot.summary(),
-            tracks=() if self._tracks is None else self._tracks.plans(obs, snapshot),
+            tracks=() if self.tracks is None else self.tracks.plans(obs, snapshot),
         )
 
     def _lines(self, obs: np.ndarray, paths: np.ndarray) -> Lines:

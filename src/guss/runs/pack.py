@@ -17,8 +17,7 @@ from guss.errors import GussError
 from guss.files import check_folder, writing
 from guss.runs import animation, animator, state_maps
 from guss.runs.checkpoints import checkpoint_path
-from guss.runs.config import RunConfig
-from guss.runs.description import is_bundled, read_stored, write_stored
+from guss.runs.description import StoredRun, is_bundled, read_stored, write_stored
 from guss.runs.extension import same_settings
 from guss.runs.paths import KEY as STARTED_IN
 from guss.runs.results import read_config
@@ -89,31 +88,30 @@ def pack_run(
     """
     with no_user_code("a pack"):
         target, stored = check_target(home, out), read_stored(home)
-    rows = raw_episodes(home)
-    done = _finished([row for row, _ in rows], len(stored.config["seeds"]))
+    episodes, seeds = raw_episodes(home), stored.config["seeds"]
+    rows = [row for row, _ in episodes]
+    done = {episode for episode, count in Counter(row["episode"] for row in rows).items() if count == len(seeds)}
     if not done:
         raise GussError(f"{home} has no finished episode yet")
-    lines = {"episodes.jsonl": b"".join(line for row, line in rows if row["episode"] in done)}
-    timings = raw_timings(home)
-    lines["timings.jsonl"] = b"".join(line for row, line in timings if row["episode"] in done)
-    missing, made = [], {}
+    lines = {"episodes.jsonl": episodes, "timings.jsonl": raw_timings(home)}
+    made, missing = dict[str, dict[str, Any] | None](), list[str]()
     with no_user_code("a pack"):
-        made[state_maps.NAME], why = _maps(home)
-    missing += [why] if why else []
+        made[state_maps.NAME], why = _maps(home, stored, rows)
+    missing += why
     if with_animation:
         with nullcontext() if replay else no_user_code("a pack without --replay"):
-            made[animation.NAME], why = _animation(home, done, num_random([row for row, _ in rows]), replay, on_step)
-        missing += [why] if why else []
+            traced = [e for e in sorted(done) if all(trace_path(home, seed, e).exists() for seed in seeds)]
+            made[animation.NAME], why = _animation(home, stored, traced, num_random(rows), replay, on_step)
+        missing += why
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
     write_stored(target, {name: value for name, value in stored.data.items() if name != STARTED_IN})
-    for name, content in lines.items():
+    for name, each in lines.items():
+        content = b"".join(line for row, line in each if row["episode"] in done)
         write_atomically(target / f"{name}.gz", packed_bytes(content))
     for name, data in made.items():
         if data is not None:
             write_packed(target / name, data)
-    if made.get(animation.NAME) is not None:
-        (target / animation.EARLIER_NAME).unlink(missing_ok=True)
     names = ["config.json", *(f"{name}.gz" for name in lines), *(name for name, data in made.items() if data)]
     if (home / "eval.json").exists():
         write_atomically(target / "eval.json", (home / "eval.json").read_bytes())
@@ -121,42 +119,37 @@ def pack_run(
     return Packed(target, len(done), {name: (target / name).stat().st_size for name in names}, tuple(missing))
 
 
-def _finished(rows: list[dict[str, Any]], num_seeds: int) -> set[int]:
-    """The episodes that every seed has."""
-    count = Counter(row["episode"] for row in rows)
-    return {episode for episode, seeds in count.items() if seeds == num_seeds}
+Made = tuple[dict[str, Any] | None, list[str]]
+"""What a file holds, or why there is none."""
 
 
-def _maps(home: Path) -> tuple[dict[str, Any] | None, str]:
-    """The maps of its traces, else those that are there; or why there are none."""
+def _maps(home: Path, stored: StoredRun, rows: list[dict[str, Any]]) -> Made:
+    """The maps of its traces, else those that are there."""
     why = "it has no traces, or observations of one number"
     try:
-        made = state_maps.make_maps(home)
+        made = state_maps.count_states(state_maps.read_states(home, stored, rows))
     except GussError as error:
         made, why = None, str(error)
-    if made is None and (home / state_maps.NAME).exists():
-        made = state_maps.read_maps(home)
-    return made, "" if made is not None else f"no maps: {why}"
+    made = made or state_maps.stored_maps(home)
+    return made, [] if made is not None else [f"no maps: {why}"]
 
 
 def _animation(
-    home: Path, done: set[int], first: int, replay: bool, on_step: animation.OnStep
-) -> tuple[dict[str, Any] | None, str]:
-    """The animation that is there, or a new one; or why there is none. `first`: random episodes at the start."""
-    stored = animation.read_animation(home)
-    if stored is not None:
-        return stored, ""
-    if not replay and not is_bundled(read_stored(home).config):
-        return None, "no animation: it takes code that is not part of guss, which is imported with --replay only"
-    config: RunConfig = read_config(home)
-    traced = [e for e in sorted(done) if all(trace_path(home, seed, e).exists() for seed in config.seeds)]
+    home: Path, stored: StoredRun, traced: list[int], first: int, replay: bool, on_step: animation.OnStep
+) -> Made:
+    """The animation that is there, or a new one of the last of the traced episodes; `first`: how many are random."""
+    there = animation.read_animation(home)
+    if there is not None:
+        return there, []
+    if not replay and not is_bundled(stored.config):
+        return None, ["no animation: it takes code that is not part of guss, which is imported with --replay only"]
+    config = read_config(home)
     if not traced:
-        return None, "no animation: it has no traces"
+        return None, ["no animation: it has no traces"]
     random = traced[-1] < first
-    needs_model = config.learns and not random
-    ready = [e for e in traced if (e < first) == random]
-    if needs_model:
-        ready = [e for e in ready if checkpoint_path(home, e + 1).exists()]
+    ready = [episode for episode in traced if (episode < first) == random]
+    if config.learns and not random:
+        ready = [episode for episode in ready if checkpoint_path(home, episode + 1).exists()]
     if not ready:
-        return None, "no animation: it has no checkpoint of an episode whose traces are there"
-    return animator.make_animation(home, ready[-1], on_step=on_step), ""
+        return None, ["no animation: it has no checkpoint of an episode whose traces are there"]
+    return animator.make_animation(home, ready[-1], on_step=on_step), []

@@ -72,9 +72,7 @@ def count_states(states: StoredStates, plane: StateMap | None = None) -> dict[st
     if not traces:
         return None
     soft = soft_constraints(stored)
-    plane = plane or known_plane(stored)
-    names = None if stored.facts is None else stored.facts.dimensions
-    plane = plane or plain_map(np.concatenate([trace.next_obs for row in traces.values() for trace in row]), names)
+    plane = plane or known_plane(stored) or shared_plane([states])
     if plane is None:
         return None
     total = plane.cells[0] * plane.cells[1]
@@ -103,25 +101,20 @@ def count_states(states: StoredStates, plane: StateMap | None = None) -> dict[st
     }
 
 
-def has_plane(stored: StoredRun) -> bool:
-    """Whether the environment has a plane of its states."""
-    entry = bundled_env(stored.env)
-    if entry is None:
-        return stored.facts is not None and stored.facts.own_map
-    return entry.item.view is not None and entry.item.view.map is not None
-
-
 def known_plane(stored: StoredRun) -> StateMap | None:
     """The plane of a bundled environment; None: states are counted by their first two observations."""
-    if not has_plane(stored):
-        return None
     entry = bundled_env(stored.env)
-    if entry is None:
+    if has_own_plane(stored):
         raise GussError(
             f"the plane of the states of {stored.env!r} is computed by its own code, which is not imported here; the "
             f"run writes {NAME} when it ends"
         )
-    return entry.item.view.map if entry.item.view is not None else None
+    return None if entry is None or entry.item.view is None else entry.item.view.map
+
+
+def has_own_plane(stored: StoredRun) -> bool:
+    """Whether the plane is computed by code that is not part of guss."""
+    return bundled_env(stored.env) is None and stored.facts is not None and stored.facts.own_map
 
 
 def keep_maps(home: Path, view: View | None) -> None:
@@ -187,7 +180,7 @@ def shared_plane(states: Sequence[StoredStates]) -> StateMap | None:
     for each in states:
         facts = each.stored.facts
         names = facts.dimensions if facts is not None else names
-        if has_plane(each.stored):
+        if has_own_plane(each.stored) or known_plane(each.stored) is not None:
             return None
         traces = (trace for row in each.traces.values() for trace in row)
         edges += [edge for trace in traces for edge in (trace.next_obs.min(axis=0), trace.next_obs.max(axis=0))]

@@ -143,7 +143,9 @@ def read_packed(path: Path, what: str, schemas: Sequence[int], names: Sequence[s
     if not isinstance(data, dict) or "schema" not in data:
         raise GussError(f"{path} is not {what}: it names no schema")
     if data["schema"] not in schemas:
-        raise GussError(f"{path} has schema {data['schema']!r}, this version of guss reads {schemas[-1]}; update guss")
+        raise GussError(
+            f"{path} has schema {data['schema']!r}, this version of guss reads {schemas[-1]}: another version wrote it"
+        )
     if missing := [name for name in names if name not in data]:
         raise GussError(f"{path} is not {what}: it has no {', '.join(missing)}")
     return data

@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from guss.envs.thresholds import Threshold, find_thresholds
 from guss.errors import UnknownNameError
-from guss.runs.animation import Track, TrackPlans
 from guss.runs.replay import PlanSnapshot, Replay
 
 MOST_DIMS = 8
 """Dimensions that are drawn by default."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """One dimension of the observations, or of the actions, over the episode."""
+
+    label: str
+    limits: tuple[float, float]
+    values: np.ndarray
+    """[T + 1]; NaN after a jump."""
+    unsafe: np.ndarray
+    """Indices of the values that an unsafe step led to."""
+    bounds: tuple[tuple[float, float, str], ...] = ()
+    """Limits within view: the limit, the end of the unsafe zone beyond it, a text."""
+    note: str = ""
+    """Limits that are not in view."""
+    held: bool = False
+    """An action: it is held until the next step."""
+
+
+class TrackPlans(NamedTuple):
+    """Where plans lead one track from now, [N, H + 1]; of an action, the chosen plan's."""
+
+    safe: np.ndarray
+    unsafe: np.ndarray
+    chosen: np.ndarray
 
 
 def find_dims(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
