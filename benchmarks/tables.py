@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.clock import LIMIT, in_words
 from benchmarks.environments import in_words as environment_text
-from benchmarks.scaling import AXES, exponent, last_exponent
+from benchmarks.scaling import AXES, exponent
 from guss.reports.escapes import markdown_table
 from guss.reports.style import new_figure, save_figure
 
