@@ -108,7 +108,7 @@ class Replay:
         spec = spec_of_run(self.config)
         warn_if_changed(home, self.config)
         facts = read_stored(home).facts
-        names = (None, None) if facts is None else (facts.dimensions, facts.actions)
+        names = (None, None) if facts is None else (facts.env.dimensions, facts.env.actions)
         self.task = with_names(self.config.tasks(spec.make_task())[0], *names)
         seeds = self.config.seeds
         self.seed = seeds[0] if seed is None else seed

@@ -73,7 +73,7 @@ def count_states(states: StoredStates, plane: StateMap | None = None) -> dict[st
         return None
     soft = soft_constraints(stored)
     plane = plane or known_plane(stored)
-    names = None if stored.facts is None else stored.facts.dimensions
+    names = None if stored.facts is None else stored.facts.env.dimensions
     plane = plane or plain_map(np.concatenate([trace.next_obs for row in traces.values() for trace in row]), names)
     if plane is None:
         return None
@@ -107,7 +107,7 @@ def has_plane(stored: StoredRun) -> bool:
     """Whether the environment has a plane of its states."""
     entry = bundled_env(stored.env)
     if entry is None:
-        return stored.facts is not None and stored.facts.own_map
+        return stored.facts is not None and stored.facts.env.map is not None
     return entry.item.view is not None and entry.item.view.map is not None
 
 
@@ -186,7 +186,7 @@ def shared_plane(states: Sequence[StoredStates]) -> StateMap | None:
     edges, names = [], None
     for each in states:
         facts = each.stored.facts
-        names = facts.dimensions if facts is not None else names
+        names = facts.env.dimensions if facts is not None else names
         if has_plane(each.stored):
             return None
         traces = (trace for row in each.traces.values() for trace in row)
