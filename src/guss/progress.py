@@ -101,8 +101,6 @@ class RunProgress:
         if not self._quiet:
             for trouble in news.trouble:
                 self._console.print(Text(f"  {trouble}", style="red"), soft_wrap=True)
-            for warning in news.warnings:
-                self.warning(warning)
 
     def step(self, done: int) -> None:
         """So many steps of the episode under way are over, where they are done one by one."""
