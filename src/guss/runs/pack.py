@@ -22,8 +22,8 @@ from guss.runs.description import is_bundled, read_stored, write_stored
 from guss.runs.extension import same_settings
 from guss.runs.paths import KEY as STARTED_IN
 from guss.runs.results import read_config
-from guss.runs.rows import num_random, raw_episodes, raw_timings, read_episodes
-from guss.runs.store import packed_bytes, trace_path, write_packed
+from guss.runs.rows import num_random, read_episodes, read_timings
+from guss.runs.store import packed_bytes, raw_lines, trace_path, write_packed
 from guss.usercode import no_user_code
 
 
@@ -89,20 +89,21 @@ def pack_run(
     """
     with no_user_code("a pack"):
         target, stored = check_target(home, out), read_stored(home)
-    rows = raw_episodes(home)
-    done = _finished([row for row, _ in rows], len(stored.config["seeds"]))
+    rows = read_episodes(home)
+    done = _finished(rows, len(stored.config["seeds"]))
     if not done:
         raise GussError(f"{home} has no finished episode yet")
-    lines = {"episodes.jsonl": b"".join(line for row, line in rows if row["episode"] in done)}
-    timings = raw_timings(home)
-    lines["timings.jsonl"] = b"".join(line for row, line in timings if row["episode"] in done)
+    lines = {}
+    for name, found in (("episodes.jsonl", rows), ("timings.jsonl", read_timings(home))):
+        pairs = zip(found, raw_lines(home / name), strict=False)  # a run that is under way has written more by now
+        lines[name] = b"".join(line for row, line in pairs if row["episode"] in done)
     missing, made = [], {}
     with no_user_code("a pack"):
         made[state_maps.NAME], why = _maps(home)
     missing += [why] if why else []
     if with_animation:
         with nullcontext() if replay else no_user_code("a pack without --replay"):
-            made[animation.NAME], why = _animation(home, done, num_random([row for row, _ in rows]), replay, on_step)
+            made[animation.NAME], why = _animation(home, done, num_random(rows), replay, on_step)
         missing += [why] if why else []
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
