@@ -117,10 +117,9 @@ def resume(
             config = more.apply(home, config, stored)
         trainer = Trainer(config, read_start(home, config.data))
         warn_if_changed(home, config)
-        expected = trainer.num_envs if (home / "checkpoints").is_dir() else 0  # after a kill before a checkpoint
         if stored is not None:
             trainer.restore(stored)
-        elif (recorded := _recorded(home, trainer)) > expected:
+        elif (recorded := _recorded(home, trainer)) > trainer.num_envs:  # a kill before a checkpoint leaves one
             raise GussError(
                 f"{home} has records of {recorded} episodes and no checkpoint to resume from; nothing was changed. "
                 f"Restore its folder checkpoints/, or move the run away to start over"

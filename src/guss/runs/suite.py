@@ -186,5 +186,10 @@ def _train(job: Job, origin: dict[str, Any], watcher: Watcher) -> None:
     how: Any = {"on_episode": episode, "on_step": watcher.step, "on_final": final}
     if not job.begun:
         run(job.config, job.out, origin=origin, **how)
+    elif job.packed:
+        raise GussError(
+            f"{job.home} has {job.done} of {job.config.episodes} episodes and no checkpoint to resume from; move it "
+            f"away to start over"
+        )
     else:
         resume(job.home, **how)
