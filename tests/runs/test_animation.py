@@ -474,7 +474,7 @@ def test_nothing_else_is_overwritten(acted, tmp_path, guss_here):
 
 def test_a_packed_run_is_not_resumed_but_can_be_run_anew(acted, tmp_path):
     home = pack_run(acted, tmp_path).folder
-    with pytest.raises(GussError, match=r"is a packed run .* no checkpoint to go on from"):
+    with pytest.raises(GussError, match=r"is a packed run .* without a checkpoint to resume from"):
         resume_run(home)
     with pytest.raises(GussError, match="holds a run with these very settings, 2 of 2 episodes"):
         run_one(read_config(home), tmp_path, ORIGIN)
