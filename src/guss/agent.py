@@ -34,10 +34,10 @@ from guss.explanation import Choice, Explanation, Search, explain
 from guss.history import Episode, OpenEpisode, is_initial, model_record
 from guss.method import Method
 from guss.methods.factory import make_method
-from guss.methods.planning import EVALUATION, check_fit, plan_all
+from guss.methods.planning import EVALUATION, plan_all
 from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
 from guss.methods.stored_state import with_room
-from guss.models.evaluation import FitReport
+from guss.models.evaluation import FitReport, check_fit
 from guss.models.unsafe_examples import Knowledge
 from guss.planners.engine import Diagnostics
 from guss.plugins import find_preset

@@ -11,6 +11,7 @@ import jax
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, Shaped
 
 from guss.types import Trajectory
+from guss.validation import plain
 
 
 class Method(eqx.Module):
@@ -94,6 +95,10 @@ class Method(eqx.Module):
         `before(program)` is called before each compiled program. Metrics may hold the `report` of a fit.
         """
         return states, {}
+
+    def record(self, prepared: dict[str, Any], updated: dict[str, Any]) -> dict[str, Any]:
+        """What timings.jsonl has of the metrics of `prepare` and `update`, as plain data; a policy logs the latter."""
+        return {"policy": {name: plain(value) for name, value in updated.items()}} if updated else {}
 
     def prepared(self, states: PyTree) -> PyTree:
         """The part of the states that `prepare` changes, and is stored once more after the last episode; () if none."""

@@ -126,8 +126,6 @@ class RunProgress(ProgressBar):
             self.line(f"{number} ({news.phase}): {'  '.join(self._pieces)}")
         for trouble in news.trouble:
             self.line(f"  {trouble}", "red")
-        for warning in news.warnings:
-            self.warning(warning)
 
     def step(self, done: int) -> None:
         """So many steps of the episode under way are over, where they are done one by one."""

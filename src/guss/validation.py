@@ -158,6 +158,17 @@ def received(value: Any) -> str:
     return f"{reprlib.repr(value)} ({type(value).__name__})"
 
 
+def plain(values: Any) -> Any:
+    """Numbers as JSON has them, rounded; what is not finite is None."""
+
+    def known(x: Any) -> Any:
+        if isinstance(x, list):
+            return [known(each) for each in x]
+        return x if math.isfinite(x) else None
+
+    return known(np.asarray(values, float).round(5).tolist())
+
+
 def check_seconds(value: Any, what: str) -> float:
     """A time that clocks of threads can wait for."""
     seconds = convert(value, float, what)

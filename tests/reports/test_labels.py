@@ -130,7 +130,7 @@ def test_damaged_facts_are_told(tmp_path):
     store(tmp_path, "mine.py:make_env", "s-rs", RISING)
     found = gather(tmp_path)
     assert [record.method for record in found.records] == ["s-rs"]
-    assert any("what it stores for reports, 'report', cannot be read" in note for note in found.notes)
+    assert any("config.json.report.env.label is missing" in note for note in found.notes)
 
 
 def test_names_are_different_whatever_the_settings():

@@ -21,7 +21,7 @@ from guss.runs.evaluation import evaluate
 from guss.runs.fit import fit_log, log_of_run
 from guss.runs.run import _finish
 from guss.runs.store import read_lines
-from guss.runs.trainer import Trainer
+from guss.runs.trainer import Trainer, ignore
 from guss.types import ContinuousActions
 
 EPISODES = 3
@@ -129,7 +129,7 @@ def test_a_final_fit_that_diverges_keeps_the_last_good_model(tmp_path, whole):
     data = trainer.state.data
     trainer.state = trainer.state._replace(data=data._replace(next_obs=data.next_obs.at[1].multiply(np.nan)))
     with pytest.warns(GussWarning, match=r"diverged \(seeds \[4\]\): the models fitted before that episode are kept"):
-        _finish(home, trainer, None)
+        _finish(home, trainer, ignore)
     last = newest_checkpoint(home)
     assert_equal(arrays_of(home), {name: last.arrays[name] for name in arrays_of(home)})
     for use in (lambda: evaluate(home, 1), lambda: Agent.from_run(home).act(OBS)):
@@ -144,7 +144,8 @@ def test_an_agent_of_a_run_does_what_the_run_would_have_done_next_and_continues_
     trainer = Trainer(config(episodes=EPISODES))
     final, last = final_models(whole, EPISODES), newest_checkpoint(whole)
     trainer.restore(checkpoint.Stored(final.path, final.meta, last.arrays | final.arrays))
-    trajectory, _ = trainer.collect(streams.episodes(trainer.keys, EPISODES, 1), EPISODES, random=False)
+    keys, acting = streams.episodes(trainer.keys, EPISODES, 1), trainer.method.acting(trainer.state)
+    trajectory, _ = trainer.collector.collect(trainer.method, acting, keys, EPISODES)
     expected = [mine[0].mean_reward for mine in episode_metrics(trainer.task, trajectory)]
     for row, seed in enumerate((3, 4)):
         agent = Agent.from_run(whole, seed=seed)

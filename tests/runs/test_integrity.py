@@ -55,16 +55,33 @@ def without_two_steps(home):
         np.savez(file, **{name: value[:-2] for name, value in held.items()})
 
 
+def wrong(line, expected, got):
+    return rf"episodes\.jsonl, line {line}: expected {expected}, got {got}; .*missing, repeated, out of order"
+
+
+NO_LINE = "none that can be read"
 DAMAGES = {
-    "a lost line": (lines_changed(lambda x: x[:3] + x[4:]), r"episodes\.jsonl has no line of episode 1 of seed 4\."),
-    "many": (lines_changed(lambda x: x[:2]), r"has no line of episode 1 of seed 3, .* and 3 more\."),
+    "a lost line": (
+        lines_changed(lambda x: x[:3] + x[4:]),
+        wrong(4, "episode 1 of seed 4", "episode 2 of seed 3"),
+    ),
+    "many": (lines_changed(lambda x: x[:2]), wrong(3, "episode 1 of seed 3", NO_LINE)),
     "no lines": (lambda home: (home / "episodes.jsonl").unlink(), r"episodes\.jsonl is missing"),
-    "a line twice": (lines_changed(lambda x: x[:3] + x[2:]), "more than one line of episode 1 of seed 3"),
-    "another order": (lines_changed(lambda x: [x[1], x[0], *x[2:]]), "in another order"),
-    "no JSON": (lines_changed(lambda x: [*x[:2], "{no\n", *x[3:]]), r"episode 1 of seed 3 \(line 3 cannot be read\)"),
-    "one more line": (lines_changed(lambda x: [*x[:2], "{no\n", *x[2:]]), "a line that cannot be read: line 3"),
+    "a line twice": (
+        lines_changed(lambda x: x[:3] + x[2:]),
+        wrong(4, "episode 1 of seed 4", "episode 1 of seed 3"),
+    ),
+    "another order": (
+        lines_changed(lambda x: [x[1], x[0], *x[2:]]),
+        wrong(1, "episode 0 of seed 3", "episode 0 of seed 4"),
+    ),
+    "no JSON": (lines_changed(lambda x: [*x[:2], "{no\n", *x[3:]]), wrong(3, "episode 1 of seed 3", NO_LINE)),
+    "one more line": (lines_changed(lambda x: [*x[:2], "{no\n", *x[2:]]), wrong(3, "episode 1 of seed 3", NO_LINE)),
     "another number": (lines_changed(lambda x: [x[0].replace("25", "24", 1), *x[1:]]), "was altered: its checksum"),
-    "a lost timing": (lines_changed(lambda x: x[1:], "timings.jsonl"), r"timings\.jsonl has no line of episode 0"),
+    "a lost timing": (
+        lines_changed(lambda x: x[1:], "timings.jsonl"),
+        r"timings\.jsonl, line 1: expected episode 0, got episode 1;",
+    ),
     "a lost trace": (lambda home: trace_path(home, 3, 2).unlink(), r"the trace .*seed3-ep2\.npz is missing"),
     "half a trace": (lambda home: cut(trace_path(home, 3, 2)), r"cannot read the trace .*seed3-ep2\.npz"),
     "a short trace": (without_two_steps, r"seed4-ep1\.npz has 23 steps, its line in episodes\.jsonl says 25"),
@@ -86,7 +103,7 @@ def test_the_checkpoint_before_is_offered_where_it_helps(tmp_path, whole, guss_h
     home = shutil.copytree(whole, tmp_path / "run")
     lines_changed(lambda x: x[:-1])(home)
     told = guss_here("run", "--resume", home, "--quiet", "--no-figures", check=2).stderr
-    assert f"has no line of episode {EPISODES - 1} of seed 4. Nothing was changed" in told
+    assert f"line {2 * EPISODES}: expected episode {EPISODES - 1} of seed 4, got none that can be read" in told
     assert f"The first {EPISODES - 1} episodes are complete: `guss run --resume {home} --previous`" in told
     resume_run(home, previous=True)
     assert (home / "episodes.jsonl").read_bytes() == (whole / "episodes.jsonl").read_bytes()
@@ -108,7 +125,7 @@ def test_a_checkpoint_without_checksums_of_the_records_is_read_and_lost_lines_ar
     checkpoint.save(stored.path, "run", stored.meta, {})
     resume_run(home)
     lines_changed(lambda x: x[1:])(home)
-    with pytest.raises(GussError, match="has no line of episode 0 of seed 3"):
+    with pytest.raises(GussError, match="line 1: expected episode 0 of seed 3, got episode 0 of seed 4"):
         resume_run(home)
 
 

@@ -229,7 +229,7 @@ def test_records_alone_are_never_lost(tmp_path, whole):
     (home / "episodes.jsonl").write_text("".join(lines[:4]))
     (failed,) = Batch(SMALL[:1], tmp_path).run(ORIGIN, Notes(), {})
     assert failed.troubles == [
-        f"{home} has 2 of 4 episodes and no checkpoint to go on from; move it away to begin anew"
+        f"{home} has 2 of 4 episodes and no checkpoint to resume from; move it away to start over"
     ]
     assert len(read_lines(home / "episodes.jsonl")) == 4
     (home / "timings.jsonl").write_text("no\n")

@@ -17,7 +17,7 @@ from guss.collect.compiled import CompiledCollector
 from guss.compilation import AT_ONCE, QUICKLY, Ahead, strong
 from guss.errors import GussError
 from guss.method import Method
-from guss.models.evaluation import FitReport, horizon_r2, plain
+from guss.models.evaluation import diverged, horizon_r2, plain
 from guss.models.factory import fit_all, fit_programs, make_model
 from guss.models.outcomes import num_outcomes, outcome_targets
 from guss.models.settings import CommonSettings, ModelSettings
@@ -206,6 +206,19 @@ class Planning(Method):
             states = states._replace(models=models, fits=states.fits + 1, fitted=states.data.filled)
         return states, {"report": report}
 
+    def record(self, prepared: dict[str, Any], updated: dict[str, Any]) -> dict[str, Any]:
+        """The model's errors, a list per seed: on held-out rows, and at the horizon on a new episode."""
+        examples = zip(*prepared.get("examples", ()), strict=True)
+        counts = {each[0].name: [one.unsafe for one in each] for each in examples}
+        record: dict[str, Any] = {"unsafe_examples": counts} if counts else {}
+        report = prepared.get("report")
+        if report is None:
+            return record
+        errors = {name: getattr(report, name) for name in ERRORS}
+        errors |= {} if report.outcome is None else report.outcome._asdict()
+        errors |= {name: updated[name] for name in ("r2_horizon",) if name in updated}
+        return record | {name: plain(value) for name, value in errors.items()}
+
     def prepared(self, states: PyTree) -> PyTree:
         """The models, and to what they were fitted."""
         return states._replace(data=None, fresh=None) if self.learns else ()
@@ -325,32 +338,6 @@ def missing_columns(task: Task, lacking: np.ndarray) -> GussError:
         f"task {task.name!r} must learn the {' and the '.join(what)}, and these data do not have {them} in every row: "
         f"add {', '.join(f'`{name}`' for name in columns)}, or describe {them} in a Task"
     )
-
-
-def diverged(report: FitReport) -> np.ndarray:
-    """Which seeds' fits are useless, [S]."""
-    evaluated = np.asarray(report.held_out) > 0  # otherwise the error is not known, which is no divergence
-    return np.asarray(report.diverged) | (evaluated & ~np.isfinite(np.asarray(report.nll)))
-
-
-def check_fit(metrics: dict[str, Any], episode: int, seeds: tuple[int, ...]) -> None:
-    """Raise if the fit for an episode diverged; `metrics` as `prepare` returns them."""
-    if "report" in metrics and (broken := diverged(metrics["report"])).any():
-        which = [seed for seed, bad in zip(seeds, broken, strict=True) if bad]
-        raise GussError(
-            f"the model diverged while fitting for episode {episode} (seeds {which}: its error on held-out "
-            f"data is not finite); lower the learning rate, or look for outliers. Episodes before are kept."
-        )
-
-
-def error_record(report: FitReport | None, r2_horizon: np.ndarray | None) -> dict[str, Any]:
-    """A model's error as plain numbers, a list per seed: on held-out rows, and at the horizon on a new episode."""
-    if report is None:
-        return {}
-    record = {name: plain(getattr(report, name)) for name in ERRORS}
-    if report.outcome is not None:
-        record |= {name: plain(value) for name, value in report.outcome._asdict().items()}
-    return record | ({} if r2_horizon is None else {"r2_horizon": plain(r2_horizon)})
 
 
 @partial(jax.jit, compiler_options=QUICKLY)

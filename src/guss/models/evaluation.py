@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
+from guss.errors import GussError
 from guss.types import Data, Model
 from guss.types import FitReport as FitReport
+from guss.validation import plain as plain
 
 
 def mean_prediction(model: Model, obs: Float[Array, "D"], action: Shaped[Array, "..."]) -> Float[Array, "D"]:
@@ -49,15 +51,20 @@ def evaluate_model(
     )
 
 
-def plain(values: Any) -> Any:
-    """Numbers as JSON has them, rounded; what is not finite is None."""
+def diverged(report: FitReport) -> np.ndarray:
+    """Which seeds' fits are useless, [S]."""
+    evaluated = np.asarray(report.held_out) > 0  # otherwise the error is not known, which is no divergence
+    return np.asarray(report.diverged) | (evaluated & ~np.isfinite(np.asarray(report.nll)))
 
-    def known(x: Any) -> Any:
-        if isinstance(x, list):
-            return [known(each) for each in x]
-        return x if math.isfinite(x) else None
 
-    return known(np.asarray(values, float).round(5).tolist())
+def check_fit(metrics: dict[str, Any], episode: int, seeds: Sequence[int]) -> None:
+    """Raise if the fit for an episode diverged; `metrics` as `Method.prepare` returns them."""
+    if "report" in metrics and (broken := diverged(metrics["report"])).any():
+        which = [seed for seed, bad in zip(seeds, broken, strict=True) if bad]
+        raise GussError(
+            f"the model diverged while fitting for episode {episode} (seeds {which}: its error on held-out "
+            f"data is not finite); lower the learning rate, or look for outliers. Episodes before are kept."
+        )
 
 
 def horizon_r2(

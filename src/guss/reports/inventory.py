@@ -173,7 +173,7 @@ def read_record(home: Path, group: str = "") -> Record:
 
 def env_labels(records: list[Record]) -> dict[str, str]:
     """What the environments of all these runs are called."""
-    known = {record.env: record.facts.label for record in records if record.facts is not None}
+    known = {record.env: record.facts.env.label for record in records if record.facts is not None}
     return name_envs(
         {r.env: label_of_env(r.env) if r.env not in known or bundled_env(r.env) else known[r.env] for r in records}
     )

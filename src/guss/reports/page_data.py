@@ -91,7 +91,7 @@ def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[st
             data = base64.b64encode(packed_json(animation)).decode()
             animations.append({"method": row.key, "label": row.label, "data": data})
     first, entry = rows[0].record, bundled_env(env)
-    about = next((row.record.facts.about for row in rows if row.record.facts is not None), "")
+    about = next((row.record.facts.env.about for row in rows if row.record.facts is not None), "")
     return {
         "id": stem_of(env),
         "name": env,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from types import TracebackType
 from typing import Any
 
 import jax.monitoring
@@ -36,7 +35,5 @@ class CompileClock:
         jax.monitoring.register_event_duration_secs_listener(self._listen)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         jax.monitoring.unregister_event_duration_listener(self._listen)

@@ -10,13 +10,16 @@ from typing import Any
 from guss.collect.datasets import Dataset
 from guss.envs import EnvSpec
 from guss.envs.lookup import find_env
-from guss.errors import GussError
+from guss.errors import GussError, UnknownNameError
 from guss.limits import MAX_SEEDS
 from guss.methods import METHODS, check_method
 from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, checked_preset, settings_from
 from guss.plugins import find_preset, load_preset
 from guss.runs.store import digest_of
 from guss.validation import check_seconds, check_seed, convert, received
+
+LATER = ("data", "data_rows", "overlap", "episode_length", "without_cost", "step_timeout", "env_process")
+"""Settings that are stored only where they differ from their default: most runs do not have them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +82,12 @@ class RunConfig(AgentSettings):
         """The same as a path."""
         return None if self.started_in is None else Path(self.started_in)
 
+    def row_of(self, seed: int | None) -> int:
+        """Where a seed stands among those of the run; None: the first."""
+        if seed is not None and seed not in self.seeds:
+            raise UnknownNameError("seed of the run", str(seed), map(str, self.seeds))
+        return 0 if seed is None else self.seeds.index(seed)
+
     def never_acts(self, episode_length: int) -> bool:
         """Whether all episodes of the run will have random actions, although its method could do better."""
         last = self.episodes - 1
@@ -86,10 +95,7 @@ class RunConfig(AgentSettings):
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; of logged data, and of what was added later, only where they are used."""
-        silent = ["started_in"] + ([] if self.data is not None else ["data", "data_rows"])
-        default = {"overlap": False, "episode_length": None, "without_cost": False, "step_timeout": 60.0}
-        default |= {"env_process": False}
-        silent += [name for name, value in default.items() if getattr(self, name) == value]
+        silent = ["started_in", *(name for name in LATER if getattr(self, name) == getattr(RunConfig, name))]
         if self.is_policy:
             silent += ["horizon", "budget"]
             silent += [] if self.method_class.model_based else ["model", "net", "fit"]

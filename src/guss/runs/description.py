@@ -1,14 +1,8 @@
 """What config.json keeps of a run's environment and method, so that a report needs neither of them nor any plugin.
 
-    "report": {
-      "env": {"label", "about", "episode_length", "constraints": [{"name", "hard"}], "measure", "map"},
-      "method": {"origin", "plans", "policy", "safe", "model_based"},
-      "plugins": ["my_planner.py"]
-    }
-
 `write_new(home, …)` writes config.json when a run starts, `write_stored(home, data)` a changed one; `read_stored(home)`
 reads it as plain data and imports nothing. Bundled environments and methods are looked up in guss itself, so that runs
-from before this key are read too.
+from before `Facts` were stored are read too.
 """
 
 from __future__ import annotations
@@ -17,7 +11,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,18 +25,22 @@ from guss.registry import Entry
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.paths import KEY as PLACE
 from guss.runs.paths import place_of, started_in
-from guss.runs.rows import is_count
 from guss.runs.store import SCHEMA, short_name, write_json
 from guss.task import Task
 from guss.usercode import no_user_code
+from guss.validation import checked, received
 
 NAME, KEY = "config.json", "report"
+REQUIRED: dict[str, Any] = {"env": str, "method": str, "seeds": tuple[int, ...], "episodes": int}
+"""What the config of every run has."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MethodKind:
     """What a method is, as tables are divided."""
 
+    origin: str = ""
+    """The module that defines it."""
     plans: bool
     """It chooses actions by planning in a model."""
     policy: bool
@@ -53,23 +51,47 @@ class MethodKind:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a run has stored of its environment and method."""
+class ConstraintFacts:
+    """A constraint; a hard one ends the episode."""
+
+    name: str
+    hard: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvFacts:
+    """What a run has stored of its environment."""
 
     label: str
     about: str
-    constraints: tuple[str, ...]
-    soft: tuple[bool, ...]
-    """Of each constraint: it is counted, not a hard limit."""
-    measure: str | None
-    """Whether episodes are measured by "mean_reward" or "return"; None: what their lengths say."""
-    dimensions: tuple[str, ...] | None
+    episode_length: int
+    constraints: tuple[ConstraintFacts, ...]
+    measure: Literal["mean_reward", "return"] | None
+    """By what episodes are measured; None: what their lengths say."""
+    dimensions: tuple[str, ...] | None = None
     """Names of the observations' dimensions; None: they have none."""
-    actions: tuple[str, ...] | None
-    own_map: bool
-    """The plane of the state map is computed by the environment's own code."""
+    actions: tuple[str, ...] | None = None
+    map: dict[str, Any] | None
+    """The plane of the state map (labels, limits, cells, unsafe_zone), if the environment's code computes one."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a run has stored of its environment and method."""
+
+    env: EnvFacts
     method: MethodKind
     plugins: tuple[str, ...]
+
+
+TABLES: dict[str, Any] = {
+    "provenance": dict[str, Any],
+    "sources": dict[str, dict[str, str]],
+    "extended": tuple[dict[str, Any], ...],
+    KEY: Facts,
+    PLACE: str,
+}
+"""What config.json may hold beside the config."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +135,8 @@ def measure_of(env: str, episodes: list[dict[str, Any]], facts: Facts | None = N
     entry = bundled_env(env)
     if entry is not None:
         return "return" if entry.item.measure == "return" else "mean_reward"
-    if facts is not None and facts.measure is not None:
-        return facts.measure
+    if facts is not None and facts.env.measure is not None:
+        return facts.env.measure
     return "return" if len({row["steps"] for row in episodes if row["status"] == "ok"}) > 1 else "mean_reward"
 
 
@@ -133,13 +155,13 @@ def is_bundled(config: dict[str, Any]) -> bool:
 
 def _kind_of(method: str) -> MethodKind | None:
     if method in METHODS.names():
-        cls = METHODS[method].item
-        return MethodKind(plans=cls.plans, policy=True, safe=cls.safe, model_based=cls.model_based)
+        entry, cls = METHODS[method], METHODS[method].item
+        return MethodKind(origin=entry.origin, plans=cls.plans, policy=True, safe=cls.safe, model_based=cls.model_based)
     if method not in PLANNERS.names():
         return None
-    objective = PLANNERS[method].item.objective
-    plans = objective != "nothing"
-    return MethodKind(plans=plans, policy=False, safe=objective in ("cost", "penalty"), model_based=plans)
+    planner, objective = PLANNERS[method], PLANNERS[method].item.objective
+    plans, safe = objective != "nothing", objective in ("cost", "penalty")
+    return MethodKind(origin=planner.origin, plans=plans, policy=False, safe=safe, model_based=plans)
 
 
 # ------------------------------------------------------------------------------------------------------------ writing
@@ -152,30 +174,27 @@ def facts_of(config: RunConfig, task: Task) -> dict[str, Any]:
     kind = _kind_of(config.method)
     assert kind is not None  # a RunConfig names a known method
     plane = None if spec.view is None else spec.view.map
-    says = {"return": "return", "mean": None if entry is None else "mean_reward"}  # "mean" is what EnvSpecs say unasked
-    return {
-        "env": {
-            "label": short_name(config.env),
-            "about": "" if entry is None else entry.summary,
-            "episode_length": task.episode_length,
-            "constraints": [{"name": c.name, "hard": bool(c.hard)} for c in task.constraints],
-            "measure": says[spec.measure],
-            **({} if task.observations.names is None else {"dimensions": list(task.observations.names)}),
-            **({} if task.actions.names is None else {"actions": list(task.actions.names)}),
-            "map": plane
-            and {
-                "labels": list(plane.labels),
-                "limits": [[float(x) for x in limits] for limits in plane.limits],
-                "cells": [int(count) for count in plane.cells],
-                "unsafe_zone": [[float(x) for x in zone] for zone in plane.unsafe],
-            },
+    says: Any = {"return": "return", "mean": None if entry is None else "mean_reward"}  # an EnvSpec's default: "mean"
+    env = EnvFacts(
+        label=short_name(config.env),
+        about="" if entry is None else entry.summary,
+        episode_length=task.episode_length,
+        constraints=tuple(ConstraintFacts(c.name, bool(c.hard)) for c in task.constraints),
+        measure=says[spec.measure],
+        dimensions=task.observations.names,
+        actions=task.actions.names,
+        map=None
+        if plane is None
+        else {
+            "labels": plane.labels,
+            "limits": np.asarray(plane.limits, float).tolist(),
+            "cells": np.asarray(plane.cells, int).tolist(),
+            "unsafe_zone": np.asarray(plane.unsafe, float).tolist(),
         },
-        "method": {
-            "origin": (METHODS if kind.policy else PLANNERS)[config.method].origin,
-            **dataclasses.asdict(kind),
-        },
-        "plugins": list(dict.fromkeys(PLUGINS)),
-    }
+    )
+    facts = dataclasses.asdict(Facts(env, kind, tuple(dict.fromkeys(PLUGINS))))
+    unnamed = [name for name in ("dimensions", "actions") if facts["env"][name] is None]
+    return facts | {"env": {name: value for name, value in facts["env"].items() if name not in unnamed}}
 
 
 def write_stored(home: Path, data: dict[str, Any]) -> None:
@@ -214,52 +233,24 @@ def read_stored(home: Path) -> StoredRun:
         raise GussError(f"{path} is not of a run: it names no env, method, seeds and episodes")
     if not isinstance(stored.get("schema", 0), int) or stored.get("schema", 0) > SCHEMA:
         raise GussError(f"{path} is of a newer guss (schema {stored['schema']}, this one reads {SCHEMA}): update guss")
-    seeds = config["seeds"]
-    wanted = {"env": isinstance(config["env"], str), "method": isinstance(config["method"], str),
-              "seeds": isinstance(seeds, list) and bool(seeds) and all(map(is_count, seeds)),
-              "episodes": is_count(config["episodes"])}  # fmt: skip
-    for name, fits in wanted.items():
-        if not fits:
-            raise GussError(f"{path} is not of a run: its {name} cannot be {config[name]!r}")
-    origin = stored.get("provenance", {})
-    if not isinstance(origin, dict) or any(not isinstance(origin.get(k, {}), dict) for k in ("machine", "versions")):
-        raise GussError(f"{path}: its provenance must be a table, with tables of machine and versions")
-    sources = stored.get("sources", {})
-    if not isinstance(sources, dict) or not all(isinstance(files, dict) for files in sources.values()):
-        raise GussError(f"{path}: its sources must be tables of checksums")
-    if extended := stored.get("extended"):
-        if not isinstance(extended, list) or not all(isinstance(each, dict) for each in extended):
-            raise GussError(f"{path}: its extensions must be a list of tables")
-        origin = origin | {"extended": [str(each.get("command", "?")) for each in extended]}
-    facts, folder = _read_facts(path, stored[KEY]) if KEY in stored else None, started_in(home, stored.get(PLACE))
-    return StoredRun(stored, config, origin, facts, sources, folder)
-
-
-def _read_facts(path: Path, stored: Any) -> Facts:
-    try:
-        env, method, constraints = stored["env"], stored["method"], stored["env"]["constraints"]
-        kind = {field.name: method[field.name] for field in dataclasses.fields(MethodKind)}
-        names, hard = [c["name"] for c in constraints], [c["hard"] for c in constraints]
-        labels = [None if env.get(key) is None else tuple(env[key]) for key in ("dimensions", "actions")]
-        texts = [env["label"], env["about"], *names, *stored["plugins"], *(labels[0] or ()), *(labels[1] or ())]
-        fits = all(isinstance(text, str) for text in texts) and env["measure"] in (None, "mean_reward", "return")
-        if not fits or not all(isinstance(flag, bool) for flag in (*kind.values(), *hard)):
-            raise ValueError("a value of another type than expected")
-        return Facts(
-            label=env["label"],
-            about=env["about"],
-            constraints=tuple(names),
-            soft=tuple(not each for each in hard),
-            measure=env["measure"],
-            dimensions=labels[0],
-            actions=labels[1],
-            own_map=env["map"] is not None,
-            method=MethodKind(**kind),
-            plugins=tuple(stored["plugins"]),
+    required = _typed(REQUIRED, config, f"{path}: config")
+    if not required["seeds"] or min(*required["seeds"], required["episodes"]) < 0:
+        raise GussError(
+            f"{path} is not of a run: there must be a seed, and seeds and episodes must be 0 or more, got "
+            f"{received(config['seeds'])} and {config['episodes']}"
         )
-    except (KeyError, TypeError, ValueError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise GussError(f"{path}: what it stores for reports, {KEY!r}, cannot be read: {what}") from error
+    tables = _typed(TABLES, stored, str(path))
+    origin = tables.get("provenance", {})
+    _typed({"machine": dict[str, Any], "versions": dict[str, Any]}, origin, f"{path}: provenance")
+    if extended := tables.get("extended"):
+        origin = origin | {"extended": [str(each.get("command", "?")) for each in extended]}
+    folder = started_in(home, tables[PLACE]) if PLACE in tables else None
+    return StoredRun(stored, config, origin, tables.get(KEY), tables.get("sources", {}), folder)
+
+
+def _typed(kinds: dict[str, Any], table: dict[str, Any], what: str) -> dict[str, Any]:
+    """The entries of a stored table that `kinds` names, as these types; it may have others."""
+    return checked(kinds, {name: table[name] for name in kinds if name in table}, what)
 
 
 def soft_constraints(stored: StoredRun) -> np.ndarray:
@@ -272,4 +263,4 @@ def soft_constraints(stored: StoredRun) -> np.ndarray:
             f"the run is of an earlier guss, which did not store what is unsafe in {stored.env!r}, and a report "
             f"imports no environment"
         )
-    return np.asarray(stored.facts.soft, bool)
+    return np.asarray([not each.hard for each in stored.facts.env.constraints], bool)

@@ -14,7 +14,7 @@ from guss.errors import GussError
 from guss.runs.final_model import restore_learned
 from guss.runs.results import read_config
 from guss.runs.sources import warn_if_changed
-from guss.runs.trainer import Trainer
+from guss.runs.trainer import Trainer, ignore
 
 
 class Evaluation(NamedTuple):
@@ -28,7 +28,7 @@ class Evaluation(NamedTuple):
     trained_episodes: int
 
 
-def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] | None = None) -> Evaluation:
+def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] = ignore) -> Evaluation:
     """`episodes` new ones for every seed of a run, acting by what it learned from all of its episodes."""
     if episodes < 1:
         raise GussError(f"evaluate at least 1 episode, got {episodes}")
@@ -50,15 +50,14 @@ def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] | None 
         trajectory, _ = trainer.collector.collect(method, acting, keys, streams.EVALUATION + number)
         check_finite(trainer.task, trajectory, streams.EVALUATION + number, config.seeds)
         found.append([mine[0] for mine in episode_metrics(trainer.task, trajectory)])
-        if on_episode is not None:
-            on_episode(number + 1)
+        on_episode(number + 1)
     names = [c.name for c in trainer.task.constraints] if len(trainer.task.constraints) > 1 else []
-    table = lambda measure: np.asarray([[measure(one) for one in row] for row in found]).T  # noqa: E731
+    measures = ("mean_reward", "unsafe_pct", "steps")
     return Evaluation(
-        mean_reward=table(lambda one: one.mean_reward),
-        unsafe_pct=table(lambda one: one.unsafe_pct),
-        steps=table(lambda one: one.steps),
-        unsafe_by_cost={name: table(lambda one, name=name: one.unsafe_pct_by_cost[name]) for name in names},
+        **{name: np.asarray([[getattr(one, name) for one in row] for row in found]).T for name in measures},
+        unsafe_by_cost={
+            name: np.asarray([[one.unsafe_pct_by_cost[name] for one in row] for row in found]).T for name in names
+        },
         episode_length=trainer.task.episode_length,
         trained_episodes=trainer.done,
     )

@@ -15,7 +15,7 @@ from guss.agent import Agent
 from guss.agent_file import report_from
 from guss.checkpoint import Stored
 from guss.envs.lookup import as_maker
-from guss.errors import GussError, UnknownNameError, warn
+from guss.errors import GussError, warn
 from guss.history import Episode
 from guss.runs.checkpoints import final_models, newest_checkpoint
 from guss.runs.config import RunConfig, spec_of_run
@@ -68,9 +68,7 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
             f"{home} is a run of {config.method!r}, which acts by {what}: an Agent plans with a learned model. "
             f"`guss eval {home}` evaluates what this run learned"
         )
-    chosen = config.seeds[0] if seed is None else seed
-    if chosen not in config.seeds:
-        raise UnknownNameError("seed of the run", str(chosen), [str(each) for each in config.seeds])
+    row = config.row_of(seed)
     if system is None:
         if task is not None:
             raise GussError("a task describes a system: give `system` with it, or neither for the run's environment")
@@ -78,14 +76,12 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
         warn_if_changed(home, config)
     stored, to_fit = learned_state(home, config)
     check_done(stored, config.episodes)
-    done = stored.meta["done"]
-    row = config.seeds.index(chosen)
+    done, chosen = stored.meta["done"], config.seeds[row]
     planned = {"initial_episodes": min(config.initial_episodes, done), "initial_steps": 0}  # whatever comes next
     agent = Agent(system, task=task, seed=chosen, preset={}, **config.arguments() | planned)
     report = report_from(stored.meta.get("report"), (len(config.seeds),))
     mine = stored.row(row, len(config.seeds))
-    own_report = None if report is None else jax.tree.map(lambda x: x[row], report)
-    agent.restore(mine, _history(home, chosen, done), own_report)
+    agent.restore(mine, _history(home, chosen, done), jax.tree.map(lambda x: x[row], report))
     if to_fit:
         agent.fit()
     elif not agent.method.ready(agent.state):

@@ -20,15 +20,15 @@ from guss.collect.inputs import InputChecker
 from guss.constraint import Constraint
 from guss.errors import GussError
 from guss.methods.factory import make_planning
-from guss.methods.planning import Planning, check_fit
+from guss.methods.planning import Planning
 from guss.methods.settings import AgentSettings
-from guss.models.evaluation import FitReport
+from guss.models.evaluation import FitReport, check_fit
 from guss.models.unsafe_examples import Examples
 from guss.runs.config import spec_of_run
 from guss.runs.results import read_config
 from guss.runs.rows import num_random, read_episodes
 from guss.runs.store import read_start, trace_path
-from guss.runs.trainer import capacity_of
+from guss.runs.trainer import capacity_of, ignore
 from guss.spaces import TINY
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations, Trajectory
@@ -109,7 +109,7 @@ def _padded(trajectory: Trajectory, task: Task) -> Trajectory:
 
 
 def fit_log(
-    log: Log, *, in_turn: bool, test: bool, on_fit: Callable[[FitSummary], Any] | None = None
+    log: Log, *, in_turn: bool, test: bool, on_fit: Callable[[FitSummary], Any] = ignore
 ) -> tuple[Any, list[FitSummary]]:
     """The state after all episodes, or with `test` after all but the last, which evaluates models at the horizon.
 
@@ -127,24 +127,17 @@ def fit_log(
     for number in range(count + 1):
         rows = int(np.asarray(state.data.filled)[0])
         if number == count or (in_turn and number >= log.num_random and rows > 0):
-            state = _fit(log, method, state, number, found)
-            if on_fit is not None:
-                on_fit(found[-1])
+            started = time.perf_counter()
+            state, metrics = method.prepare(state, streams.fits(log.keys, number))  # the key of a run's episode
+            check_fit(metrics, number, log.seeds)
+            ahead = method.evaluate(state, log.episodes[number]) if number < len(log.episodes) else None
+            report = jax.tree.map(np.asarray, metrics["report"])
+            seconds = time.perf_counter() - started
+            found.append(FitSummary(number, rows, report, ahead, seconds, method.examples(state)))
+            on_fit(found[-1])
         if number < count:
             state, _ = method.update_all(state, log.episodes[number], streams.updates(log.keys, number))
     return state, found
-
-
-def _fit(log: Log, method: Planning, state: Any, number: int, found: list[FitSummary]) -> Any:
-    """One fit, with the random key that a run has for its episode of that number, and how good it is."""
-    started = time.perf_counter()
-    state, metrics = method.prepare(state, streams.fits(log.keys, number))
-    check_fit(metrics, number, log.seeds)
-    ahead = method.evaluate(state, log.episodes[number]) if number < len(log.episodes) else None
-    report = jax.tree.map(np.asarray, metrics["report"])
-    rows, seconds = int(np.asarray(state.data.filled)[0]), time.perf_counter() - started
-    found.append(FitSummary(number, rows, report, ahead, seconds, method.examples(state)))
-    return state
 
 
 def save_models(folder: Path, log: Log, state: Any, last: FitSummary) -> list[Path]:
@@ -153,8 +146,8 @@ def save_models(folder: Path, log: Log, state: Any, last: FitSummary) -> list[Pa
     files = []
     for i, seed in enumerate(log.seeds):
         agent = Agent(log.system, seed=seed, preset={}, **own)
-        mine = lambda x, i=i: x[i : i + 1]  # noqa: E731
-        agent.adopt(jax.tree.map(mine, state), jax.tree.map(lambda x, i=i: x[i], last.report))
+        mine = jax.tree.map(lambda x, i=i: x[i : i + 1], state)
+        agent.adopt(mine, jax.tree.map(lambda x, i=i: x[i], last.report))
         files.append(folder / (f"seed{seed}.ckpt" if len(log.seeds) > 1 else "model.ckpt"))
         agent.save(files[-1])
     return files
@@ -174,10 +167,10 @@ def _nowhere(_: Any) -> Array:
 
 
 def _cost_names(data: Dataset) -> tuple[str, ...]:
-    trace = data.trajectory
-    if trace.cost is None or data.cost_names is not None:
+    cost = data.trajectory.cost
+    if cost is None or data.cost_names is not None:
         return data.cost_names or ()
-    width = trace.cost.shape[1]
+    width = cost.shape[1]
     if data.cost_labels is not None and len(data.cost_labels) == width:
         return data.cost_labels
     return ("cost",) if width == 1 else tuple(f"cost {i}" for i in range(width))

@@ -5,12 +5,9 @@ The figures are seconds of one core, rounded from the records in `results/`. Wha
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
-from guss.envs.lookup import find_env
-from guss.runs.config import RunConfig
+from guss.runs.config import RunConfig, spec_of_run
 
 COMPILE = 15.0  # a run
 STEP, HOSTED_STEP = 1e-5, 4e-4  # a real step of a seed, compiled or in a simulator
@@ -20,16 +17,10 @@ ON_POLICY_STEP = 4e-5  # learning from a step
 UPDATE = 5e-3  # an update of SAC's nets
 
 
-@cache
-def _episode(env: str, episode_length: int | None, without_cost: bool) -> tuple[int, float]:
-    """Steps of an episode, and seconds that the system itself takes for each."""
-    task = find_env(env, episode_length=episode_length, without_cost=without_cost).make_task()
-    return task.episode_length, HOSTED_STEP if task.reset is None else STEP
-
-
 def expected_seconds(config: RunConfig) -> np.ndarray:
     """Of every episode of a run, all seeds together, without compiling."""
-    steps, step = _episode(config.env, config.episode_length, config.without_cost)
+    task = spec_of_run(config).make_task()
+    steps, step = task.episode_length, HOSTED_STEP if task.reset is None else STEP
     episode = np.arange(config.episodes)
     random = np.asarray([config.is_random(int(i), int(i) * steps, steps) for i in episode])
     per_seed = np.full(config.episodes, steps * step)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,59 +54,45 @@ def kept_records(home: Path, trainer: Trainer, meta: dict[str, Any]) -> dict[str
 
 
 def _kept(path: Path, places: Sequence[Place], stored: dict[str, Any] | None) -> bytes:
-    content = path.read_bytes() if path.exists() else b""
+    if not path.exists() and places:
+        raise GussError(f"{path} is missing")
+    content = path.read_bytes() if places else b""
     lines = [line for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
-    found = [_place(line, len(places[0])) for line in lines] if places else []
-    if found[: len(places)] != list(places):
-        raise GussError(f"{path} {_difference(places, found) if path.exists() else 'is missing'}")
+    for number, (place, line) in enumerate(itertools.zip_longest(places, lines[: len(places)]), 1):
+        found = _place(line, len(place))
+        if found != place:
+            raise GussError(
+                f"{path}, line {number}: expected {_named(place)}, got {_named(found)}; lines are missing, repeated, "
+                f"out of order or damaged"
+            )
     kept = b"".join(lines[: len(places)])
     if stored is not None and stored != {"bytes": len(kept), "sha256": hashlib.sha256(kept).hexdigest()}:
         raise GussError(f"{path} was altered: its checksum is not the one in the checkpoint")
     return kept
 
 
-def _place(line: bytes, size: int) -> Place | None:
-    """What a line is about; None if it cannot be read."""
+def _place(line: bytes | None, size: int) -> Place | None:
+    """What a line is about; None if it cannot be read, or there is none."""
     try:
-        row = json.loads(line)
+        row = json.loads(line or b"")
         place = tuple(row[name] for name in ("episode", "seed")[:size])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return place if all(isinstance(x, int) for x in place) else None
 
 
-def _difference(places: Sequence[Place], found: Sequence[Place | None]) -> str:
-    """What is wrong with lines that are not those expected."""
-    count = Counter(found)
-    if missing := [place for place in places if place not in count]:
-        broken = [str(number) for number, place in enumerate(found, 1) if place is None]
-        unreadable = f" (line {', '.join(broken[:3])} cannot be read)" if broken else ""
-        return f"has no line of {_named(missing)}{unreadable}"
-    if repeated := [place for place in places if count[place] > 1]:
-        return f"has more than one line of {_named(repeated)}"
-    if None in found[: len(places)]:
-        return f"has a line that cannot be read: line {found.index(None) + 1}"
-    return "has its lines in another order than they were written"
-
-
-def _named(places: Sequence[Place]) -> str:
-    words = [f"episode {place[0]}" + (f" of seed {place[1]}" if len(place) > 1 else "") for place in places]
-    return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+def _named(place: Place | None) -> str:
+    if place is None:
+        return "none that can be read"
+    return " of ".join(f"{name} {number}" for name, number in zip(("episode", "seed"), place, strict=False))
 
 
 def _check_traces(home: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Every recorded episode that is kept step by step must be readable, with as many steps as its line says."""
-    problems = []
     for row in rows:
         path = trace_path(home, row["seed"], row["episode"])
-        try:
-            steps = len(read_episode(path).obs) if path.exists() else None
-        except GussError as error:
-            problems.append(str(error))
-            continue
-        if steps is None:
-            problems.append(f"the trace {path} is missing")
-        elif steps != row.get("steps", steps):
-            problems.append(f"the trace {path} has {steps} steps, its line in episodes.jsonl says {row['steps']}")
-    if problems:
-        raise GussError("; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else ""))
+        if not path.exists():
+            raise GussError(f"the trace {path} is missing")
+        steps = len(read_episode(path).obs)
+        if steps != row.get("steps", steps):
+            raise GussError(f"the trace {path} has {steps} steps, its line in episodes.jsonl says {row['steps']}")

@@ -18,30 +18,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from guss.errors import GussError, UnknownNameError
 
 
-@runtime_checkable
-class Writer(Protocol):
-    """A place where curves go. Whatever it raises is told as a GussError."""
-
-    def __init__(self, home: Path, config: dict[str, Any], done: int) -> None: ...
-
-    def log(self, step: int, values: dict[str, float]) -> None:
-        """A point of every curve."""
-
-    def close(self, failed: bool) -> None:
-        """No more points come."""
-
-
 class Writers:
     """All writers of a run that is under way."""
 
-    def __init__(self, home: Path, opened: dict[str, Writer]) -> None:
+    def __init__(self, home: Path, opened: dict[str, TensorBoard | WandB]) -> None:
         self.home, self.opened = home, opened
 
     def episode(self, rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> None:
@@ -49,7 +36,7 @@ class Writers:
         values = scalars(rows, timing)
         step = max(row["total_steps"] for row in rows if row["seed"] == rows[0]["seed"])
         for name, writer in self.opened.items():
-            with _told(name, self.home):
+            with _reported(name, self.home):
                 writer.log(step, values)
 
 
@@ -58,16 +45,16 @@ def open_writers(names: Sequence[str], home: Path, config: dict[str, Any], done:
     """Write the curves of the run in `home`, of which `done` episodes are finished already, to all of `names`."""
     check_writers(names)
     with ExitStack() as stack:
-        opened: dict[str, Writer] = {}
+        opened: dict[str, TensorBoard | WandB] = {}
         for name in dict.fromkeys(names):
-            with _told(name, home):
+            with _reported(name, home):
                 opened[name] = WRITERS[name](home, config, done)
             stack.push(_closing(name, home, opened[name]))
         yield Writers(home, opened)
 
 
 def check_writers(names: Sequence[str]) -> None:
-    """Tell of unknown names and missing packages, before anything is run or overwritten."""
+    """Raise on unknown names and missing packages, before anything is run or overwritten."""
     for name in names:
         if name not in WRITERS:
             raise UnknownNameError("log", name, WRITERS)
@@ -100,6 +87,8 @@ class TensorBoard:
     Written here and not by tensorboardX's SummaryWriter: that one writes from a thread of its own, whose errors nobody
     sees and for which its flush does not wait.
     """
+
+    package, hint = "tensorboardX", ""
 
     def __init__(self, home: Path, config: dict[str, Any], done: int) -> None:
         _package("tensorboard")
@@ -136,6 +125,8 @@ class WandB:
     are. It writes from a process of its own: it may lose what was logged in the last seconds before a kill.
     """
 
+    package, hint = "wandb", " Without a W&B account or network, set WANDB_MODE=offline."
+
     def __init__(self, home: Path, config: dict[str, Any], done: int) -> None:
         wandb = _package("wandb")
         name = home.resolve().name
@@ -159,18 +150,17 @@ class WandB:
         self.run.finish(exit_code=int(failed))
 
 
-WRITERS: dict[str, type[Writer]] = {"tensorboard": TensorBoard, "wandb": WandB}
-PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
-HINTS = {"tensorboard": "", "wandb": " Without a W&B account or network, set WANDB_MODE=offline."}
+WRITERS: dict[str, type[TensorBoard] | type[WandB]] = {"tensorboard": TensorBoard, "wandb": WandB}
 
 
 def _package(name: str) -> ModuleType:
     """The package of a writer; imported only if asked for, since few have it."""
+    package = WRITERS[name].package
     try:
-        return importlib.import_module(PACKAGES[name])
+        return importlib.import_module(package)
     except ImportError as error:
         raise GussError(
-            f"logging to {name} needs the package {PACKAGES[name]}, which cannot be imported ({error}); "
+            f"logging to {name} needs the package {package}, which cannot be imported ({error}); "
             f"install it with `pip install 'guss[{name}]'`"
         ) from error
 
@@ -178,33 +168,28 @@ def _package(name: str) -> ModuleType:
 # -------------------------------------------------------------------------------------------------------------- errors
 
 
-def _log_error(name: str, home: Path, error: Exception) -> GussError:
-    """What failed, and how the run goes on."""
-    return GussError(
-        f"cannot log to {name}: {error}. The run's records are kept: go on with `guss run --resume {home}`, "
-        f"with --log or without.{HINTS[name]}"
-    )
-
-
 @contextmanager
-def _told(name: str, home: Path) -> Iterator[None]:
-    """Whatever a writer's package raises, and that is of many kinds, is told as an error that says what to do."""
+def _reported(name: str, home: Path) -> Iterator[None]:
+    """Whatever a writer's package raises, which is of many kinds, becomes an error that says what to do."""
     try:
         yield
     except Exception as error:
-        raise _log_error(name, home, error) from error
+        raise GussError(
+            f"cannot log to {name}: {error}. The run's records are kept: continue with `guss run --resume {home}`, "
+            f"with --log or without.{WRITERS[name].hint}"
+        ) from error
 
 
-def _closing(name: str, home: Path, writer: Writer) -> Callable[..., None]:
+def _closing(name: str, home: Path, writer: TensorBoard | WandB) -> Callable[..., None]:
     """Closes a writer on the way out; an error of the run itself is not hidden by one while closing."""
 
     def close(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            writer.close(failed=error is not None)
-        except Exception as problem:
-            told = _log_error(name, home, problem)
+            with _reported(name, home):
+                writer.close(failed=error is not None)
+        except GussError as problem:
             if error is None:
-                raise told from problem
-            error.add_note(str(told))
+                raise
+            error.add_note(str(problem))
 
     return close

@@ -21,8 +21,8 @@ from guss.runs.description import StoredRun, is_bundled, read_stored, write_stor
 from guss.runs.extension import same_settings
 from guss.runs.paths import KEY as STARTED_IN
 from guss.runs.results import read_config
-from guss.runs.rows import num_random, raw_episodes, raw_timings, read_episodes
-from guss.runs.store import packed_bytes, trace_path, write_packed
+from guss.runs.rows import num_random, read_episodes, read_timings
+from guss.runs.store import packed_bytes, raw_lines, trace_path, write_packed
 from guss.usercode import no_user_code
 
 
@@ -88,12 +88,11 @@ def pack_run(
     """
     with no_user_code("a pack"):
         target, stored = check_target(home, out), read_stored(home)
-    episodes, seeds = raw_episodes(home), stored.config["seeds"]
-    rows = [row for row, _ in episodes]
+    rows, seeds = read_episodes(home), stored.config["seeds"]
     done = {episode for episode, count in Counter(row["episode"] for row in rows).items() if count == len(seeds)}
     if not done:
         raise GussError(f"{home} has no finished episode yet")
-    lines = {"episodes.jsonl": episodes, "timings.jsonl": raw_timings(home)}
+    lines = {"episodes.jsonl": rows, "timings.jsonl": read_timings(home)}
     made, missing = dict[str, dict[str, Any] | None](), list[str]()
     with no_user_code("a pack"):
         made[state_maps.NAME], why = _maps(home, stored, rows)
@@ -106,8 +105,9 @@ def pack_run(
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
     write_stored(target, {name: value for name, value in stored.data.items() if name != STARTED_IN})
-    for name, each in lines.items():
-        content = b"".join(line for row, line in each if row["episode"] in done)
+    for name, found in lines.items():
+        pairs = zip(found, raw_lines(home / name), strict=False)  # a run that is under way has written more by now
+        content = b"".join(line for row, line in pairs if row["episode"] in done)
         write_atomically(target / f"{name}.gz", packed_bytes(content))
     for name, data in made.items():
         if data is not None:

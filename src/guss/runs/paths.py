@@ -26,12 +26,8 @@ def place_of(home: Path, env: str) -> dict[str, str]:
     return {KEY: os.path.relpath(here, home) if home.is_relative_to(here) else str(here)}
 
 
-def started_in(home: Path, stored: object) -> Path | None:
-    """The folder that config.json names; None if it names none."""
-    if stored is None:
-        return None
-    if not isinstance(stored, str):
-        raise GussError(f"{home / 'config.json'}: its {KEY} must be a folder, got {stored!r}")
+def started_in(home: Path, stored: str) -> Path:
+    """The folder that config.json names."""
     return Path(os.path.normpath(home.resolve() / stored))
 
 

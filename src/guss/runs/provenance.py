@@ -25,8 +25,8 @@ def provenance(command: str) -> dict[str, Any]:
         "machine": {
             "cpu": _cpu(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        }
-        | {"system": f"{platform.system()} {platform.machine()}"},
+            "system": f"{platform.system()} {platform.machine()}",
+        },
     }
 
 
@@ -54,9 +54,6 @@ def _commit() -> str | None:
 
 def _cpu() -> str:
     info = Path("/proc/cpuinfo")
-    names = (
-        [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-        if info.exists()
-        else []
-    )
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()

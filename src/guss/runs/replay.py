@@ -7,6 +7,7 @@ states of the episode, with the run's random keys. `Replay.verdict` compares the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from guss import keys as streams
 from guss.collect.datasets import read_episode
 from guss.collect.host import begin_all
 from guss.collect.inputs import with_names
-from guss.errors import GussError, UnknownNameError
+from guss.errors import GussError
 from guss.methods.planning import plan_all
 from guss.planners.engine import Diagnostics, Monitor, Plan
 from guss.runs.checkpoints import checkpoint_after
@@ -31,7 +32,7 @@ from guss.runs.results import read_config
 from guss.runs.rows import read_episodes
 from guss.runs.sources import warn_if_changed
 from guss.runs.store import trace_path
-from guss.runs.trainer import Trainer
+from guss.runs.trainer import Trainer, ignore
 from guss.runs.views import plain_view
 from guss.task import Grid
 from guss.types import Planner, Rollout, Scores
@@ -56,10 +57,9 @@ class CandidateMonitor(Monitor):
 
     def init(self) -> tuple[Int[Array, ""], Candidates]:
         """Nothing yet."""
-        count = self.num_plans
-        no = jnp.zeros((count,), bool)
-        paths = jnp.zeros((count, self.horizon, self.obs_size))
-        return jnp.zeros((), jnp.int32), Candidates(paths, jnp.zeros((count,)), no, no, jnp.zeros((count,), jnp.int32))
+        zeros = partial(jnp.zeros, self.num_plans)
+        paths = jnp.zeros((self.num_plans, self.horizon, self.obs_size))
+        return jnp.zeros((), jnp.int32), Candidates(paths, zeros(), zeros(bool), zeros(bool), zeros(jnp.int32))
 
     def update(self, aux: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
         """Add one generation."""
@@ -100,7 +100,7 @@ class Replay:
     """A stored episode of one seed; `steps()` goes through it, planning again."""
 
     def __init__(
-        self, home: Path, episode: int | None, seed: int | None, on_fit: Callable[[FitSummary], Any] | None = None
+        self, home: Path, episode: int | None, seed: int | None, on_fit: Callable[[FitSummary], Any] = ignore
     ) -> None:
         self.config = read_config(home)
         self.trainer = Trainer(self.config) if self.config.plans else None
@@ -108,13 +108,10 @@ class Replay:
         spec = spec_of_run(self.config)
         warn_if_changed(home, self.config)
         facts = read_stored(home).facts
-        names = (None, None) if facts is None else (facts.dimensions, facts.actions)
+        names = (None, None) if facts is None else (facts.env.dimensions, facts.env.actions)
         self.task = with_names(self.config.tasks(spec.make_task())[0], *names)
-        seeds = self.config.seeds
-        self.seed = seeds[0] if seed is None else seed
-        if self.seed not in seeds:
-            raise UnknownNameError("seed of the run", str(self.seed), [str(s) for s in seeds])
-        self.row = seeds.index(self.seed)
+        self.row = self.config.row_of(seed)
+        self.seed = self.config.seeds[self.row]
         lines = [line for line in read_episodes(home) if line["seed"] == self.seed]
         done = self.num_episodes = len(lines)
         stored = [e for e in range(done) if trace_path(home, self.seed, e).exists()]
@@ -127,7 +124,7 @@ class Replay:
                 f"episode {self.episode} of {home} was not kept step by step: of those that are played at once, the "
                 f"first is, as episode {near}"
             )
-        self.traces = [read_episode(trace_path(home, each, self.episode)) for each in seeds]
+        self.traces = [read_episode(trace_path(home, each, self.episode)) for each in self.config.seeds]
         self.plain = spec.view is None
         """Whether the environment has no View: then it is drawn by the dimensions of its observations."""
         self.view = spec.view or plain_view(self.task, self.traces)
@@ -168,13 +165,12 @@ class Replay:
     def __len__(self) -> int:
         return len(self.traces[self.row].obs)
 
-    def _state(self, home: Path, on_fit: Callable[[FitSummary], Any] | None) -> Any:
+    def _state(self, home: Path, on_fit: Callable[[FitSummary], Any]) -> Any:
         """The state that planned this episode: of the checkpoint after it, or fitted again as the run did."""
         assert self.trainer is not None
         if not self.config.learns:
             return self.trainer.state
-        stored = checkpoint_after(home, self.episode + 1)
-        if stored is not None:
+        if (stored := checkpoint_after(home, self.episode + 1)) is not None:
             self.trainer.restore(stored)
             return self.trainer.state
         log = log_of_run(home, self.episode)

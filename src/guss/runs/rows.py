@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from guss.errors import GussError
-from guss.runs.store import raw_lines
+from guss.runs.store import read_lines
+from guss.validation import received
 
 Row = dict[str, Any]
 LARGEST = 2**53
 """Beyond it a count is not exact as a float, and none of ours."""
 
 
-def is_count(value: Any) -> bool:
+def _is_count(value: Any) -> bool:
     """A whole number from 0 up."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
 
 
-def is_number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     """A finite number, and one whose square is finite too."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e100
 
@@ -37,7 +38,7 @@ def _is_flag(value: Any) -> bool:
 
 
 def _are_costs(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(is_number, value.values()))
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
 
 
 def _are_numbers(value: Any) -> bool:
@@ -45,62 +46,33 @@ def _are_numbers(value: Any) -> bool:
     if not isinstance(value, list):
         return False
     rows = [each if isinstance(each, list) else [each] for each in value]
-    return len({len(row) for row in rows}) <= 1 and all(x is None or is_number(x) for row in rows for x in row)
+    return len({len(row) for row in rows}) <= 1 and all(x is None or _is_number(x) for row in rows for x in row)
 
 
 Check = tuple[Callable[[Any], bool], str]
-COUNT, NUMBER, TEXT = (is_count, "a count"), (is_number, "a number"), (_is_text, "a text")
-FLAG, COSTS, NUMBERS = (_is_flag, "true or false"), (_are_costs, "costs by name"), (_are_numbers, "lists of numbers")
-EPISODE: dict[str, Check] = {
-    "seed": COUNT,
-    "episode": COUNT,
-    "steps": COUNT,
-    "return": NUMBER,
-    "mean_reward": NUMBER,
-    "unsafe_pct": NUMBER,
-    "status": TEXT,
-    "phase": TEXT,
+CHECKS: dict[str, Check] = {
+    **dict.fromkeys(("seed", "episode", "steps", "total_steps", "unsafe_steps"), (_is_count, "a count")),
+    **dict.fromkeys(("return", "mean_reward", "unsafe_pct"), (_is_number, "a number")),
+    **dict.fromkeys(("status", "phase"), (_is_text, "a text")),
+    **dict.fromkeys(("costs", "unsafe_pct_by_cost"), (_are_costs, "costs by name")),
+    "hard_stop": (_is_flag, "true or false"),
+    **dict.fromkeys(("fit_seconds", "plan_seconds", "compile_seconds"), (_is_number, "a number")),
+    "compiled_programs": (_is_count, "a count"),
+    **dict.fromkeys(("r2", "r2_horizon", "ks"), (_are_numbers, "lists of numbers")),
 }
-TIMING: dict[str, Check] = {"episode": COUNT, "plan_seconds": NUMBER}
-OPTIONAL: dict[str, Check] = {
-    "total_steps": COUNT,
-    "unsafe_steps": COUNT,
-    "costs": COSTS,
-    "unsafe_pct_by_cost": COSTS,
-    "hard_stop": FLAG,
-    "fit_seconds": NUMBER,
-    "compile_seconds": NUMBER,
-    "compiled_programs": COUNT,
-    "r2": NUMBERS,
-    "r2_horizon": NUMBERS,
-    "ks": NUMBERS,
-}
-"""What older runs may not have, or only some methods."""
+"""What a field must be, wherever it is; fields that are not needed may also be null."""
+EPISODE = ("seed", "episode", "steps", "return", "mean_reward", "unsafe_pct", "status", "phase")
+TIMING = ("episode", "plan_seconds")
+"""Fields that are needed: older runs do not have the others, or only some methods do."""
 
 
 def read_episodes(home: Path) -> list[Row]:
     """A row for each seed and episode of a run, in the order of the file."""
-    return [row for row, _ in raw_episodes(home)]
-
-
-def read_timings(home: Path) -> list[Row]:
-    """A row for each episode of a run, or for each turn of several."""
-    return [row for row, _ in raw_timings(home)]
-
-
-def num_random(rows: Sequence[Row]) -> int:
-    """How many episodes at the start had random actions."""
-    planned = [row["episode"] for row in rows if row["phase"] != "random"]
-    return min(planned) if planned else 1 + max((row["episode"] for row in rows), default=-1)
-
-
-def raw_episodes(home: Path) -> list[tuple[Row, bytes]]:
-    """The same as `read_episodes`, with the bytes of each line."""
     path = home / "episodes.jsonl"
-    rows = _checked(path, raw_lines(path), EPISODE)
-    counts: dict[int, int] = {}
-    for number, (row, _) in enumerate(rows, 1):
-        expected = counts.setdefault(row["seed"], 0)
+    rows = _checked(path, EPISODE)
+    counts = dict.fromkeys((row["seed"] for row in rows), 0)
+    for number, row in enumerate(rows, 1):
+        expected = counts[row["seed"]]
         if row["episode"] != expected:
             raise GussError(
                 f"{path}, line {number}: expected episode {expected} of seed {row['seed']}, got {row['episode']}; "
@@ -110,25 +82,26 @@ def raw_episodes(home: Path) -> list[tuple[Row, bytes]]:
     return rows
 
 
-def raw_timings(home: Path) -> list[tuple[Row, bytes]]:
-    """The same as `read_timings`, with the bytes of each line."""
-    path = home / "timings.jsonl"
-    return _checked(path, raw_lines(path), TIMING)
+def read_timings(home: Path) -> list[Row]:
+    """A row for each episode of a run, or for each turn of several."""
+    return _checked(home / "timings.jsonl", TIMING)
 
 
-def _checked(path: Path, rows: Sequence[tuple[Any, bytes]], needed: dict[str, Check]) -> list[tuple[Row, bytes]]:
-    for number, (row, _) in enumerate(rows, 1):
+def num_random(rows: Sequence[Row]) -> int:
+    """How many episodes at the start had random actions."""
+    planned = [row["episode"] for row in rows if row["phase"] != "random"]
+    return min(planned) if planned else 1 + max((row["episode"] for row in rows), default=-1)
+
+
+def _checked(path: Path, needed: Sequence[str]) -> list[Row]:
+    rows = read_lines(path)
+    for number, row in enumerate(rows, 1):
         where = f"{path}, line {number}"
         if not isinstance(row, dict):
-            raise GussError(f"{where}: expected an object, got {_shown(row)}")
+            raise GussError(f"{where}: expected an object, got {received(row)}")
         if missing := [name for name in needed if name not in row]:
             raise GussError(f"{where}: it has no {missing[0]!r}")
-        for name, (fits, what) in (needed | OPTIONAL).items():
-            if name in row and not fits(row[name]) and not (name in OPTIONAL and row[name] is None):
-                raise GussError(f"{where}: expected {what} as {name!r}, got {_shown(row[name])}")
-    return list(rows)
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
+        for name, (fits, what) in CHECKS.items():
+            if name in row and not fits(row[name]) and (name in needed or row[name] is not None):
+                raise GussError(f"{where}: expected {what} as {name!r}, got {received(row[name])}")
+    return rows

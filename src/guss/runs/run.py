@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from guss import checkpoint
 from guss.agent_file import report_numbers
 from guss.checkpoint import sync_folder, write_atomically
+from guss.collect.compiled import OnStep
 from guss.collect.datasets import Dataset
 from guss.errors import GussError, warn
 from guss.files import check_folder, writing
@@ -28,27 +29,23 @@ from guss.runs.rows import read_episodes
 from guss.runs.sources import source_digests, warn_if_changed
 from guss.runs.state_maps import keep_maps
 from guss.runs.store import digest_of, read_start, run_folder, store_iteration, write_start
-from guss.runs.trainer import FinalFit, OnStage, OnStep, OnWarning, Trainer
+from guss.runs.trainer import FinalFit, OnText, Trainer, ignore
 
 DERIVED = ("maps.json.gz", "animation.json.gz", "film.json.gz", "eval.json")
 """What is made of a run's records, and has to be made again after more episodes."""
 PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
-OnEpisode = Callable[[EpisodeSummary], Any] | None
-OnFinal = Callable[[FinalFit | None], Any] | None
+OnFinal = Callable[[FinalFit | None], Any]
 """Called with None when the fit after the last episode begins, and with its outcome when it is over."""
 
 
 class Watchers(NamedTuple):
-    """Functions that are called while a run trains; None: nobody looks."""
+    """Functions that are called while a run trains."""
 
-    on_episode: OnEpisode = None
+    on_episode: Callable[[EpisodeSummary], Any] = ignore
     on_step: OnStep = None
-    on_final: OnFinal = None
-    on_stage: OnStage = None
-    on_warning: OnWarning = None
-
-
-NOBODY = Watchers()
+    on_final: OnFinal = ignore
+    on_stage: OnText = ignore
+    on_warning: OnText = ignore
 
 
 def run(
@@ -65,43 +62,12 @@ def run(
 
     `data`: the logged transitions to start from, those whose digest the config names. `overwrite`: a run with the same
     settings that is there already is lost. `logs`: where curves go while it runs, such as "tensorboard". `origin`:
-    what the run stores about where it comes from. The others as in `Watchers`.
+    what the run stores about where it comes from. The others as in `Watchers`, or None.
     """
     check_writers(logs)
-    with new_run(config, Path(out), origin, data=data, overwrite=overwrite) as (home, trainer):
-        return train(home, trainer, Watchers(**watchers), logs)
-
-
-def resume(
-    path: Path | str,
-    *,
-    previous: bool = False,
-    more: Extension | None = None,
-    logs: Sequence[str] = (),
-    **watchers: Any,
-) -> Run:
-    """Resume an interrupted run; it ends as if it had never been interrupted.
-
-    `previous`: from the checkpoint before the last one. `more`: extend it, also if it is finished.
-    """
-    check_writers(logs)
-    with reopened_run(Path(path), previous=previous, more=more) as (home, trainer):
-        return train(home, trainer, Watchers(**watchers), logs)
-
-
-@contextlib.contextmanager
-def new_run(
-    config: RunConfig,
-    out: Path,
-    origin: dict[str, Any] | None = None,
-    *,
-    data: Dataset | None = None,
-    overwrite: bool = False,
-) -> Iterator[tuple[Path, Trainer]]:
-    """A new run's folder, locked, and its trainer. What is there already is only lost by `overwrite`."""
     if config.data != (None if data is None else digest_of(data)):
         raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
-    home = run_folder(out, config.env, config.method, config.to_json())
+    home = run_folder(Path(out), config.env, config.method, config.to_json())
     check_folder(home)
     trainer = Trainer(config, data)
     with locked(home):
@@ -123,15 +89,23 @@ def new_run(
             write_start(home, data)
             write_new(home, config, trainer.task, origin or provenance("guss.run"), sources)
             sync_folder(home.parent)
-        yield home, trainer
+        return train(home, trainer, watchers, logs)
 
 
-@contextlib.contextmanager
-def reopened_run(
-    home: Path, *, previous: bool = False, more: Extension | None = None
-) -> Iterator[tuple[Path, Trainer]]:
-    """A stored run's folder, locked, and its trainer as it was after the last checkpoint."""
-    config = read_config(home)
+def resume(
+    path: Path | str,
+    *,
+    previous: bool = False,
+    more: Extension | None = None,
+    logs: Sequence[str] = (),
+    **watchers: Any,
+) -> Run:
+    """Resume an interrupted run; it ends as if it had never been interrupted.
+
+    `previous`: from the checkpoint before the last one. `more`: extend it, also if it is finished.
+    """
+    check_writers(logs)
+    home, config = Path(path), read_config(Path(path))
     if any((home / name).exists() for name in PACKED):
         raise GussError(
             f"{home} is a packed run (its records are {', '.join(PACKED)}), without a checkpoint to resume from; "
@@ -148,7 +122,7 @@ def reopened_run(
         elif (recorded := _recorded(home, trainer)) > trainer.num_envs:  # a kill before a checkpoint leaves one
             raise GussError(
                 f"{home} has records of {recorded} episodes and no checkpoint to resume from; nothing was changed. "
-                f"Restore its folder checkpoints/, or start over with --overwrite"
+                f"Restore its folder checkpoints/, or move the run away to start over"
             )
         kept = _checked_records(home, trainer, {"done": 0} if stored is None else stored.meta, previous)
         with writing(home):
@@ -161,19 +135,20 @@ def reopened_run(
                 more.store(home, before, config)
             if not trainer.over and not is_final(home, trainer.done):
                 (home / FINAL).unlink(missing_ok=True)
-        yield home, trainer
+        return train(home, trainer, watchers, logs)
 
 
-def train(home: Path, trainer: Trainer, watchers: Watchers = NOBODY, logs: Sequence[str] = ()) -> Run:
+def train(home: Path, trainer: Trainer, watchers: dict[str, Any], logs: Sequence[str]) -> Run:
     """Episodes until the run is over, then the final models.
 
     Records first, then the checkpoint: what was recorded after it is done again when the run is resumed.
     """
-    trainer.on_stage, trainer.on_warning = watchers.on_stage, watchers.on_warning
+    watch = Watchers(**{name: function for name, function in watchers.items() if function is not None})
+    trainer.on_stage, trainer.on_warning = watch.on_stage, watch.on_warning
     tallies = {name: Tally(home / name) for name in RECORDS}
     with open_writers(logs, home, trainer.config.to_json(), trainer.done) as writers:
         while not trainer.over:
-            first, found = trainer.done, trainer.iterate(watchers.on_step)
+            first, found = trainer.done, trainer.iterate(watch.on_step)
             with writing(home):
                 seeds, stores_all = trainer.config.seeds, trainer.method.stores_all
                 rows = store_iteration(home, seeds, first, found, trainer.steps, stores_all)
@@ -182,10 +157,9 @@ def train(home: Path, trainer: Trainer, watchers: Watchers = NOBODY, logs: Seque
                 for name in DERIVED:
                     (home / name).unlink(missing_ok=True)
             writers.episode(rows, found.timing)
-            if watchers.on_episode is not None:
-                watchers.on_episode(found.summary)
+            watch.on_episode(found.summary)
     keep_maps(home, trainer.view)
-    _finish(home, trainer, watchers.on_final)
+    _finish(home, trainer, watch.on_final)
     return Run(home)
 
 
@@ -193,8 +167,7 @@ def _finish(home: Path, trainer: Trainer, on_final: OnFinal) -> None:
     """Fit to all episodes and keep the models, unless that is done already."""
     if trainer.method.prepared(trainer.state) == () or is_final(home, trainer.done):
         return
-    if on_final is not None:
-        on_final(None)
+    on_final(None)
     try:
         fitted = trainer.prepare_final()
     except GussError as error:
@@ -209,8 +182,7 @@ def _finish(home: Path, trainer: Trainer, on_final: OnFinal) -> None:
         )
     meta = trainer.meta() | {"report": report_numbers(fitted.report), "diverged": fitted.diverged}
     checkpoint.save(home / FINAL, "final", meta, trainer.method.prepared(trainer.state))
-    if on_final is not None:
-        on_final(fitted)
+    on_final(fitted)
 
 
 def _recorded(home: Path, trainer: Trainer) -> int:

@@ -114,7 +114,7 @@ def known_plane(stored: StoredRun) -> StateMap | None:
 
 def has_own_plane(stored: StoredRun) -> bool:
     """Whether the plane is computed by code that is not part of guss."""
-    return bundled_env(stored.env) is None and stored.facts is not None and stored.facts.own_map
+    return bundled_env(stored.env) is None and stored.facts is not None and stored.facts.env.map is not None
 
 
 def keep_maps(home: Path, view: View | None) -> None:
@@ -179,7 +179,7 @@ def shared_plane(states: Sequence[StoredStates]) -> StateMap | None:
     edges, names = [], None
     for each in states:
         facts = each.stored.facts
-        names = facts.dimensions if facts is not None else names
+        names = facts.env.dimensions if facts is not None else names
         if has_own_plane(each.stored) or known_plane(each.stored) is not None:
             return None
         traces = (trace for row in each.traces.values() for trace in row)

@@ -29,6 +29,7 @@ import numpy as np
 
 from guss.checkpoint import write_atomically
 from guss.collect.datasets import Dataset, read_trace, trace_columns, write_trace
+from guss.collect.tables import write_columns
 from guss.collect.trajectories import EpisodeMetrics
 from guss.collect.trajectories import episode as episode_of
 from guss.errors import GussError
@@ -84,23 +85,23 @@ def read_lines(path: Path) -> list[Any]:
 
     A file that was packed since (`gzip episodes.jsonl`) is read as it is.
     """
-    return [row for row, _ in raw_lines(path)]
+    rows = []
+    for number, line in enumerate(raw_lines(path), 1):
+        try:
+            rows.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise GussError(f"{path} holds a line that is not JSON: line {number}, {error}") from error
+    return rows
 
 
-def raw_lines(path: Path) -> list[tuple[Any, bytes]]:
-    """The same with the bytes of each line."""
+def raw_lines(path: Path) -> list[bytes]:
+    """The lines themselves."""
     packed = path.with_name(f"{path.name}.gz")
     try:
         content = unpacked(packed) if packed.exists() else path.read_bytes()
     except OSError as error:
         raise GussError(f"cannot read {path}: {error.strerror}") from error
-    rows: list[tuple[Any, bytes]] = []
-    for number, line in enumerate(content.split(b"\n")[:-1], 1):  # what follows the last newline was cut off
-        try:
-            rows.append((json.loads(line), line + b"\n"))
-        except (ValueError, RecursionError) as error:
-            raise GussError(f"{path} holds a line that is not JSON: line {number}, {error}") from error
-    return rows
+    return [line + b"\n" for line in content.split(b"\n")[:-1]]  # what follows the last newline was cut off
 
 
 def packed_bytes(content: bytes) -> bytes:
@@ -133,11 +134,11 @@ def packed_json(data: dict[str, Any]) -> bytes:
 def read_packed(path: Path, what: str, schemas: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
     """What `write_packed` wrote: `what`, of one of these schemas and with these names; anything else raises."""
     try:
-        data = json.loads(unpacked(path))
+        content = unpacked(path)
     except OSError as error:
         raise GussError(f"cannot read {path}: {error.strerror}") from error
-    except GussError:
-        raise
+    try:
+        data = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise GussError(f"{path} is not {what}: it holds no JSON ({error})") from error
     if not isinstance(data, dict) or "schema" not in data:
@@ -207,9 +208,8 @@ def store_iteration(
     for number in range(trajectory.valid.shape[1]):
         for i, seed in enumerate(seeds):
             if stores_all or number == 0:
-                columns, buffer = trace_columns(episode_of(trajectory, i, number)), io.BytesIO()
-                np.savez_compressed(buffer, **columns)  # type: ignore[arg-type]
-                write_atomically(trace_path(home, seed, first + number), buffer.getvalue())
+                columns = trace_columns(episode_of(trajectory, i, number))
+                write_atomically(trace_path(home, seed, first + number), write_columns(".npz", columns))
             metrics, status = found.metrics[i][number], found.failures.get((i, number), "ok")
             total[i] += metrics.steps
             about = {"seed": seed, "episode": first + number, "phase": found.summary.phase}

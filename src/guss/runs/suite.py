@@ -1,9 +1,10 @@
 """Many runs, one after another, cheap ones first. Each is an ordinary run: what is finished is skipped, what was begun
-goes on from its checkpoint, and one that fails is told while the others run. Nothing is printed here.
+is resumed from its checkpoint, and the error of one that fails is kept while the others run. Nothing is printed here.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -33,28 +34,24 @@ class Job:
         self.home = run_folder(out, config.env, config.method, config.to_json())
         self.expected = expected_seconds(config)
         """Seconds of every episode, roughly."""
-        self.done = 0
-        """Episodes that are kept."""
-        self.seconds = 0.0
-        """What they took, without compiling."""
+        self.done, self.seconds = 0, 0.0
+        """Episodes that are kept, and what they took, without compiling."""
         self.news: EpisodeSummary | None = None
         """Of the last of them, if it was played just now."""
         self.troubles: list[str] = []
         """Why it is not finished, or what could not be made of it."""
-        try:
+        with contextlib.suppress(GussError):  # reported when its turn comes, so that the others run
             self.look()
-        except GussError:  # told when its turn comes, so that the others run
-            self.done = 0
 
     def look(self) -> None:
-        """See what is stored of it; another process may have gone on with it."""
+        """Read what is stored of it; another process may have continued it."""
         self.done, self.seconds = 0, 0.0
         if self.begun:
-            self.done = episodes_kept(self.home)
-            lines = [line for line in read_timings(self.home) if line["episode"] < self.done]
+            done = episodes_kept(self.home)
+            lines = [line for line in read_timings(self.home) if line["episode"] < done]
             names = ("fit_seconds", "compile_seconds")
             fit, compiled = (sum(line.get(name) or 0.0 for line in lines) for name in names)
-            self.seconds = fit + sum(line["plan_seconds"] for line in lines) - compiled
+            self.done, self.seconds = done, fit + sum(line["plan_seconds"] for line in lines) - compiled
 
     @property
     def begun(self) -> bool:
@@ -89,7 +86,7 @@ class Job:
         own = (self.seconds + ENOUGH * pace) / (played + ENOUGH)
         return own * float(self.expected[self.done :].sum()) + pace * COMPILE * (self.news is None)
 
-    def tell(self, news: EpisodeSummary) -> None:
+    def add(self, news: EpisodeSummary) -> None:
         """Episodes of it are over."""
         self.done, self.news = news.episode + 1, news
         self.seconds += news.seconds_fit + news.seconds_plan - news.seconds_compile
@@ -155,17 +152,12 @@ class Batch:
 
 def _finish(job: Job, origin: dict[str, Any], watcher: Watcher, extras: Extras) -> None:
     """One run to its end."""
-
-    def tell(news: EpisodeSummary) -> None:
-        job.tell(news)
-        watcher.episode(job)
-
     try:
         job.look()
         was_finished = job.finished
         watcher.start(job)
         if not was_finished or (job.config.learns and not job.packed and not (job.home / FINAL).exists()):
-            _go_on(job, origin, tell, watcher)
+            _train(job, origin, watcher)
     except GussError as error:
         job.troubles.append(str(error))
     else:
@@ -180,20 +172,24 @@ def _finish(job: Job, origin: dict[str, Any], watcher: Watcher, extras: Extras) 
     watcher.end(job)
 
 
-def _go_on(job: Job, origin: dict[str, Any], tell: Callable[[EpisodeSummary], Any], watcher: Watcher) -> None:
-    """Begin it or go on with it."""
+def _train(job: Job, origin: dict[str, Any], watcher: Watcher) -> None:
+    """Start it or resume it."""
+
+    def episode(news: EpisodeSummary) -> None:
+        job.add(news)
+        watcher.episode(job)
 
     def final(fitted: FinalFit | None) -> None:
         if fitted is None:
             watcher.make(job, FINAL)
 
-    how: Any = {"on_episode": tell, "on_step": watcher.step, "on_final": final}
+    how: Any = {"on_episode": episode, "on_step": watcher.step, "on_final": final}
     if not job.begun:
         run(job.config, job.out, origin=origin, **how)
     elif job.packed:
         raise GussError(
-            f"{job.home} has {job.done} of {job.config.episodes} episodes and no checkpoint to go on from; move it "
-            f"away to begin anew"
+            f"{job.home} has {job.done} of {job.config.episodes} episodes and no checkpoint to resume from; move it "
+            f"away to start over"
         )
     else:
         resume(job.home, **how)

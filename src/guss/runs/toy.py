@@ -3,13 +3,12 @@
     DIR/toy/config.json              settings, layout, where it came from
     DIR/toy/records/<method>.npz     what happened, arrays [T, S, …]
 
-An interrupted experiment goes on where it stopped: methods whose record is there are not run again.
+An interrupted experiment continues where it stopped: methods whose record is there are not run again.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import time
 from collections.abc import Callable
@@ -24,6 +23,8 @@ from jaxtyping import Array, Bool
 
 from guss import keys as streams
 from guss.checkpoint import write_atomically
+from guss.collect.compiled import OnStep
+from guss.collect.tables import write_columns
 from guss.envs.toy import CELLS, PAPER_LAYOUT, ToyLayout, toy_task
 from guss.errors import GussError
 from guss.files import check_folder, writing
@@ -34,8 +35,9 @@ from guss.planners import make_planner
 from guss.planners.engine import Monitor
 from guss.runs.compile_clock import CompileClock
 from guss.runs.description import read_json, write_stored
+from guss.runs.trainer import ignore
 from guss.types import Planner, Rollout, Scores
-from guss.validation import check_fields
+from guss.validation import build, check_fields, convert, received
 
 SCHEMA = 1
 
@@ -110,25 +112,23 @@ class CoverageMonitor(Monitor):
 
 def toy_planner(config: ToyConfig, method: str) -> Planner:
     """A method's planner with the experiment's settings."""
-    settings = config.settings.get(method, {})
-    task = toy_task(config.layout)
-    return make_planner(method, task, horizon=config.horizon, budget=config.budget, **settings)
+    size = {"horizon": config.horizon, "budget": config.budget}
+    return make_planner(method, toy_task(config.layout), **size, **config.settings.get(method, {}))
 
 
-def run_method(config: ToyConfig, method: str, on_step: Callable[[int], Any] | None = None) -> dict[str, np.ndarray]:
+def run_method(config: ToyConfig, method: str, on_step: OnStep = None) -> dict[str, np.ndarray]:
     """One method, all seeds at once; arrays [T, S, …]."""
-    task = toy_task(config.layout)
-    planner = toy_planner(config, method)
+    task, size = toy_task(config.layout), jnp.asarray(config.layout.size, jnp.float32)
     keys = streams.derived(streams.of_seeds(config.seeds), 0)
     started = time.perf_counter()
     with CompileClock() as clock:
         found = run_episodes(
-            planner,
+            toy_planner(config, method),
             Oracle.of(task),
             task,
             keys,
             steps=config.steps,
-            monitor=CoverageMonitor(jnp.asarray(config.layout.size, jnp.float32)),
+            monitor=CoverageMonitor(size),
             steps_per_call=next(n for n in range(max(1, config.steps // 10), 0, -1) if config.steps % n == 0),
             on_step=on_step,
         )
@@ -156,20 +156,21 @@ def run_toy(
     config: ToyConfig,
     folder: Path,
     origin: dict[str, Any],
-    on_method: Callable[[str, bool], Any] | None = None,
-    on_step: Callable[[int], Any] | None = None,
+    on_method: Callable[[str, bool], Any] = ignore,
+    on_step: OnStep = None,
 ) -> Path:
     """Run all methods and store their records under `folder`/toy; returns that folder.
 
-    `on_method(name, stored)` is told before each method, with whether its record is there already.
+    `on_method(name, stored)` is called before each method, with whether its record is there already.
     """
-    check_folder(folder / "toy" / "records")
+    home = folder / "toy"
+    records, done = home / "records", home / "summary.json"
+    check_folder(records)
     for method in config.methods:  # a bad setting of the last method must not cost the time of the first
         toy_planner(config, method)
-    home = folder / "toy"
-    records = home / "records"
-    done = home / "summary.json"
-    if done.exists() or not _same_run(home, config, origin):
+    before = _stored_as(home, config)
+    resumes = before is not None and all(before.get(name) == origin[name] for name in ("commit", "versions"))
+    if done.exists() or not resumes:
         with writing(records):
             for stale in (done, *records.glob("*.npz")):
                 stale.unlink(missing_ok=True)
@@ -178,50 +179,44 @@ def run_toy(
     for method in config.methods:
         path = records / f"{method}.npz"
         stored = path.exists()
-        if on_method is not None:
-            on_method(method, stored)
+        on_method(method, stored)
         if not stored:
-            arrays = run_method(config, method, on_step)
-            buffer = io.BytesIO()
-            np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-            write_atomically(path, buffer.getvalue())
+            write_atomically(path, write_columns(".npz", run_method(config, method, on_step)))
     return home
 
 
 def is_finished(home: Path, config: ToyConfig) -> bool:
     """Whether a folder holds all records of that very experiment."""
     records = [home / "records" / f"{method}.npz" for method in config.methods]
-    return _stored_config(home)[0] == config.to_json() and all(path.exists() for path in records)
+    return _stored_as(home, config) is not None and all(path.exists() for path in records)
 
 
-def _same_run(home: Path, config: ToyConfig, origin: dict[str, Any]) -> bool:
-    """Whether an unfinished experiment in this folder has the same settings and came from the same program."""
-    stored, source = _stored_config(home)
-    return stored == config.to_json() and all(source.get(k) == origin[k] for k in ("commit", "versions"))
-
-
-def _stored_config(home: Path) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The settings of a stored experiment and where it came from; None if they cannot be read."""
+def _stored_as(home: Path, config: ToyConfig) -> dict[str, Any] | None:
+    """Where the experiment in a folder comes from, if it can be read and has these settings."""
     try:
-        data = read_json(home)
-        return (data["config"], data["provenance"]) if data["schema"] == SCHEMA else (None, {})
-    except (GussError, KeyError):
-        return None, {}
+        data = _read(home)
+    except GussError:
+        return None
+    return data["provenance"] if data["config"] == config.to_json() else None
+
+
+def _read(home: Path) -> dict[str, Any]:
+    """The config.json of an experiment, checked."""
+    data, where = read_json(home), f"{home / 'config.json'}: "
+    if data.get("schema") != SCHEMA:
+        raise GussError(f"{where}a toy experiment of schema {SCHEMA} can be read, got {received(data.get('schema'))}")
+    config = build(ToyConfig, data.get("config"), f"{where}config")
+    for method in config.methods:
+        if Path(method).name != method:
+            raise GussError(f"{where}it names a method {method!r}, which cannot be that of a record")
+    convert(data.get("provenance"), dict[str, Any], f"{where}provenance")
+    return data
 
 
 def load_toy(home: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
     """The stored config and records of an experiment folder, methods in the order they were asked for."""
-    try:
-        data = read_json(home)
-        methods = data["config"]["methods"]
-        if data["schema"] != SCHEMA:
-            raise GussError(f"{home} was written with schema {data['schema']}, this version of guss reads {SCHEMA}")
-    except (KeyError, TypeError) as error:
-        raise GussError(f"{home} holds no toy experiment that can be read: no {error}") from error
-    records = {}
-    for method in methods:
-        if Path(str(method)).name != method:
-            raise GussError(f"{home / 'config.json'} names a method {method!r}, which cannot be that of a record")
+    data, records = _read(home), {}
+    for method in data["config"]["methods"]:
         what = f"the record of {method!r} in {home}"
         with reading(f"{what} cannot be read"), (home / "records" / f"{method}.npz").open("rb") as file:
             records[method] = read_npz(file, MAX_DATA.budget(what))

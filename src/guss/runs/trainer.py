@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ from jaxtyping import Array, Key
 
 from guss import keys as streams
 from guss.checkpoint import Stored
-from guss.collect.compiled import EPISODES, CompiledCollector
+from guss.collect.compiled import CompiledCollector, OnStep
 from guss.collect.datasets import Dataset
 from guss.collect.host import Failures, HostCollector
 from guss.collect.inputs import InputChecker, with_names
@@ -22,10 +22,9 @@ from guss.compilation import Ahead, begin_programs
 from guss.envs import EnvSpec
 from guss.errors import GussError
 from guss.methods.factory import make_method
-from guss.methods.planning import EVALUATION, check_fit, diverged, error_record
 from guss.methods.signature import check_signature, signature, stored_signature
 from guss.methods.stored_state import restore_state
-from guss.models.evaluation import FitReport, plain
+from guss.models.evaluation import FitReport, check_fit, diverged
 from guss.models.training import check_buffer
 from guss.models.unsafe_examples import Knowledge
 from guss.progress import EpisodeSummary
@@ -35,9 +34,11 @@ from guss.runs.extension import same_run, stopped_at_target
 from guss.task import Task
 from guss.types import Trajectory
 
-OnStep = Callable[[int], Any] | None
-OnStage = Callable[[str], Any] | None
-OnWarning = Callable[[str], Any] | None
+OnText = Callable[[str], Any]
+
+
+def ignore(*_: Any) -> None:
+    """A function to call where nobody looks."""
 
 
 class FinalFit(NamedTuple):
@@ -86,10 +87,10 @@ class Trainer:
         self.collector = make_collector(task, spec, config, self.num_envs)
         self.keys = streams.of_seeds(config.seeds)
         self.state = self.method.init_all(streams.derived(self.keys, streams.FIRST_STATE))
-        self.on_stage: OnStage = None
+        self.on_stage: OnText = ignore
         """Called with what takes time now: compiling, fitting."""
-        self.on_warning: OnWarning = None
-        """Called with each warning about the data as soon as it is known; without it, `EpisodeSummary` has them."""
+        self.on_warning: OnText = ignore
+        """Called with each warning about the data as soon as it is known; `EpisodeSummary` has them too."""
         self.done = 0
         """Episodes finished."""
         self.steps = np.zeros(len(config.seeds), int)
@@ -104,13 +105,12 @@ class Trainer:
             self.state, _ = self.method.update_all(self.state, rows, streams.updates(self.keys, 0))
 
     def _check_episodes(self) -> None:
-        each = self.method.num_envs
-        if self.config.episodes % each:
-            below = self.config.episodes // each * each
-            near = f"{below} or {below + each}" if below else f"{each}"
+        each, asked = self.method.num_envs, self.config.episodes
+        if asked % each:
+            near = f"{asked - asked % each} or " if asked > each else ""
             raise GussError(
                 f"{self.config.method} plays {each} episodes of a seed at once, so their number is a multiple of that, "
-                f"as --episodes {near}; got {self.config.episodes} (or choose another num_envs)"
+                f"as --episodes {near}{asked - asked % each + each}; got {asked} (or choose another num_envs)"
             )
 
     # ---------------------------------------------------------------------------------------------------- the loop
@@ -125,10 +125,12 @@ class Trainer:
         with CompileClock() as clock:
             if not random:
                 examples = self.method.examples(self.state)
-                warnings = self._warn(self._knowledge.news(examples, self.config.seeds))
+                warnings = self._knowledge.news(examples, self.config.seeds)
+                for text in warnings:
+                    self.on_warning(text)
                 prepare = self.prepare(first) | {"examples": examples}
             prepared = time.perf_counter()
-            self._stage("random actions" if random else "planning" if self.method.plans else "acting")
+            self.on_stage("random actions" if random else "planning" if self.method.plans else "acting")
             if random:
                 trajectory, failures = self.collector.explore(keys, self.config.explores(), first, on_step)
             else:
@@ -142,35 +144,20 @@ class Trainer:
         self._check_metrics(metrics, first)
         learning = prepared - started + time.perf_counter() - collected
         seconds = {"fit_seconds": learning, "plan_seconds": collected - prepared, "compile_seconds": clock.seconds}
-        timing = {"episode": first, **seconds, "compiled_programs": clock.programs, **self._record(prepare, metrics)}
+        timing = {"episode": first, **seconds, "compiled_programs": clock.programs}
+        timing |= self.method.record(prepare, metrics)
         found = episode_metrics(self.task, trajectory)
         phase = "random" if random else self.method.phase
         summary = self._summarise(found, failures, phase, _model_r2(prepare | metrics), timing)
         summary.warnings = tuple(warnings)
+        self._count(found, summary)
         return Iteration(trajectory, found, failures, summary, timing)
-
-    def _warn(self, texts: list[str]) -> list[str]:
-        """Give warnings before the episode that they are about; returns those that nobody was given."""
-        if self.on_warning is None:
-            return texts
-        for text in texts:
-            self.on_warning(text)
-        return []
-
-    def _record(self, prepare: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
-        """What the method noted, as plain numbers: a model's errors, or what a policy logs."""
-        if not self.method.plans:
-            return {"policy": {name: plain(value) for name, value in metrics.items()}} if metrics else {}
-        examples = zip(*prepare.get("examples", []), strict=True)
-        counts = {each[0].name: [one.unsafe for one in each] for each in examples}
-        record: dict[str, Any] = {"unsafe_examples": counts} if counts else {}
-        return record | error_record(prepare.get("report"), metrics.get("r2_horizon"))
 
     def prepare(self, number: int) -> dict[str, Any]:
         """What the method needs before it acts in that episode; metrics of a fit, if there was one."""
         metrics = self._try_prepare(number)
         check_fit(metrics, number, self.config.seeds)
-        self._ahead.wait(EVALUATION, EPISODES, on_wait=self._compiling_stage)
+        self._ahead.wait(on_wait=self._compiling_stage)
         return metrics
 
     def prepare_final(self) -> FinalFit | None:
@@ -179,14 +166,13 @@ class Trainer:
         report = self._try_prepare(self.done).get("report")
         if report is None:
             return None
-        bad = diverged(report).tolist()
-        broken = [seed for seed, each in zip(self.config.seeds, bad, strict=True) if each]
+        broken = self._seeds_where(diverged(report))
         return FinalFit(None if broken else report, broken, time.perf_counter() - started)
 
     def _try_prepare(self, number: int) -> dict[str, Any]:
         def before(program: str) -> None:
             self._ahead.wait(program, on_wait=self._compiling_stage)
-            self._stage("fitting the model")
+            self.on_stage("fitting the model")
 
         self.state, metrics = self.method.prepare(self.state, streams.fits(self.keys, number), before)
         return metrics
@@ -201,24 +187,22 @@ class Trainer:
         self.collector.compile_ahead(self._ahead, self.method, self.method.acting(self.state), keys)
         self.method.compile_evaluation(self._ahead, self.state, fits)
 
-    def _stage(self, text: str) -> None:
-        if self.on_stage is not None:
-            self.on_stage(text)
-
     def _compiling_stage(self, program: str) -> None:
-        self._stage(f"compiling the {program}")
+        self.on_stage(f"compiling the {program}")
 
     def _check_metrics(self, metrics: dict[str, Any], first: int) -> None:
         for name, values in metrics.items():
             unknown = np.isnan(values) & name.startswith(("model_", "r2_"))  # too little was held out to evaluate
             broken = ~np.isfinite(np.asarray(values)) & ~unknown
             if broken.any():
-                bad = broken.reshape(len(self.config.seeds), -1).any(axis=1)
-                seeds = [seed for seed, each in zip(self.config.seeds, bad, strict=True) if each]
+                seeds = self._seeds_where(broken.reshape(len(self.config.seeds), -1).any(axis=1))
                 raise GussError(
                     f"{self.config.method} diverged in episode {first} (seeds {seeds}: {name} is not finite); lower "
                     f"its learning rates with --set. Episodes before are kept."
                 )
+
+    def _seeds_where(self, bad: np.ndarray) -> list[int]:
+        return [seed for seed, each in zip(self.config.seeds, bad, strict=True) if each]
 
     @property
     def is_random(self) -> bool:
@@ -240,50 +224,47 @@ class Trainer:
         r2: float | None,
         timing: dict[str, Any],
     ) -> EpisodeSummary:
-        """Count what was played; for display."""
+        """The episodes of all seeds together, for display."""
         flat = [one for each in metrics for one in each]
         length = np.asarray([one.steps for one in flat])
-        mean = lambda values: float(np.mean(values))  # noqa: E731
+        total = max(length.sum(), 1)
         self.ended_early |= any(one.ended_early for one in flat)
-        seconds = timing["fit_seconds"] + timing["plan_seconds"]
-        summary = EpisodeSummary(
+        seconds = timing["fit_seconds"] + timing["plan_seconds"] - timing["compile_seconds"]
+        return EpisodeSummary(
             episode=self.done + self.num_envs - 1,
             phase=phase,
-            mean_reward=mean([one.mean_reward for one in flat]),
-            mean_return=mean([one.mean_reward * one.steps for one in flat]),
+            mean_reward=float(np.mean([one.mean_reward for one in flat])),
+            mean_return=float(np.mean([one.mean_reward * one.steps for one in flat])),
             ends_early=self.ended_early,
-            unsafe_pct=float(100 * sum(one.unsafe_steps for one in flat) / max(length.sum(), 1)),
+            unsafe_pct=float(100 * sum(one.unsafe_steps for one in flat) / total),
             unsafe_by_cost={
-                c.name: float(sum(one.unsafe_pct_by_cost[c.name] * one.steps for one in flat) / max(length.sum(), 1))
+                c.name: float(sum(one.unsafe_pct_by_cost[c.name] * one.steps for one in flat) / total)
                 for c in self.task.constraints
             },
             model_r2=r2,
             seconds_fit=timing["fit_seconds"],
             seconds_plan=timing["plan_seconds"],
             seconds_compile=timing["compile_seconds"],
-            pace=float(length.sum() / max(seconds - timing["compile_seconds"], 1e-9)),
+            pace=float(length.sum() / max(seconds, 1e-9)),
             steps=None if (length == self.task.episode_length).all() else float(length.mean()),
-            trouble=tuple(self._trouble(metrics, failures)),
+            trouble=tuple(self._troubles(metrics, failures)),
         )
+
+    def _count(self, metrics: list[list[EpisodeMetrics]], summary: EpisodeSummary) -> None:
+        """These episodes are done; the run may be over."""
         self.done += self.num_envs
         self.steps = self.steps + np.asarray([sum(one.steps for one in each) for each in metrics])
-        target, reached = self.config.target, phase != "random"
-        self.over = self.done >= self.config.episodes or (
-            target is not None and reached and summary.mean_reward >= target
-        )
-        return summary
+        target = self.config.target
+        reached = target is not None and summary.phase != "random" and summary.mean_reward >= target
+        self.over = self.done >= self.config.episodes or reached
 
-    def _trouble(self, metrics: list[list[EpisodeMetrics]], failures: Failures) -> list[str]:
-        found = []
+    def _troubles(self, metrics: list[list[EpisodeMetrics]], failures: Failures) -> Iterator[str]:
         for row, seed in enumerate(self.config.seeds):
             for number, one in enumerate(metrics[row]):
                 if one.hard_stop:
-                    found.append(f"seed {seed}: a hard limit was violated, the episode ended after {one.steps} steps")
+                    yield f"seed {seed}: a hard limit was violated, the episode ended after {one.steps} steps"
                 if (why := failures.get((row, number))) is not None:
-                    found.append(
-                        f"seed {seed}: the environment failed after {one.steps} steps ({why}), it was recreated"
-                    )
-        return found
+                    yield f"seed {seed}: the environment failed after {one.steps} steps ({why}), it was recreated"
 
     def meta(self) -> dict[str, Any]:
         """What a checkpoint keeps beside the state."""
