@@ -120,19 +120,11 @@ class Policy(eqx.Module):
         picks = [jax.random.categorical(k, part) for k, part in zip(keys, self._split(choice.outputs), strict=True)]
         return jnp.stack(picks).astype(jnp.int32)
 
-    def likeliest(self, obs: Float[Array, "D"]) -> Shaped[Array, "A"]:
-        """The likeliest action, raw."""
-        choice = self.choice(obs)
-        if choice.log_std is not None:
-            return choice.outputs
-        return jnp.stack([jnp.argmax(part) for part in self._split(choice.outputs)]).astype(jnp.int32)
-
     def executed(self, raw: Shaped[Array, "A"]) -> Shaped[Array, "..."]:
         """A raw action as the system gets it."""
-        if not isinstance(self.actions, ContinuousActions):
-            return self.actions.from_indices(raw)
-        low, high = self.actions.bounds()
-        return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * raw, low, high)
+        if isinstance(self.actions, ContinuousActions):
+            return self.actions.from_unit(raw)
+        return self.actions.from_indices(raw)
 
     def log_prob(self, choice: Choice, raw: Shaped[Array, "*lead A"]) -> Float[Array, "*lead"]:
         """log π of raw actions."""

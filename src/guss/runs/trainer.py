@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +25,6 @@ from guss.errors import GussError
 from guss.methods.factory import make_method
 from guss.methods.planning import EVALUATION, check_fit, diverged, error_record
 from guss.methods.signature import check_signature, signature, stored_signature
-from guss.methods.stored_state import restore_state
 from guss.models.evaluation import FitReport, plain
 from guss.models.training import check_buffer
 from guss.models.unsafe_examples import Knowledge
@@ -35,6 +35,8 @@ from guss.runs.extension import same_run, stopped_at_target
 from guss.task import Task
 from guss.types import Trajectory
 
+ERRORS = ("nll", "r2", "ks", "train_loss", "best_epoch")
+"""What timings.jsonl has of the report of a fit."""
 OnStep = Callable[[int], Any] | None
 OnStage = Callable[[str], Any] | None
 OnWarning = Callable[[str], Any] | None
@@ -164,7 +166,7 @@ class Trainer:
         examples = zip(*prepare.get("examples", []), strict=True)
         counts = {each[0].name: [one.unsafe for one in each] for each in examples}
         record: dict[str, Any] = {"unsafe_examples": counts} if counts else {}
-        return record | error_record(prepare.get("report"), metrics.get("r2_horizon"))
+        return record | error_record(prepare.get("report"), metrics.get("r2_horizon"), ERRORS)
 
     def prepare(self, number: int) -> dict[str, Any]:
         """What the method needs before it acts in that episode; metrics of a fit, if there was one."""
@@ -179,8 +181,7 @@ class Trainer:
         report = self._try_prepare(self.done).get("report")
         if report is None:
             return None
-        bad = diverged(report).tolist()
-        broken = [seed for seed, each in zip(self.config.seeds, bad, strict=True) if each]
+        broken = diverged(report, self.config.seeds)
         return FinalFit(None if broken else report, broken, time.perf_counter() - started)
 
     def _try_prepare(self, number: int) -> dict[str, Any]:
@@ -197,9 +198,8 @@ class Trainer:
             return
         self._compiling = True
         fits = streams.fits(self.keys, self.done)
-        self.method.compile_ahead(self._ahead, self.state, fits)
-        self.collector.compile_ahead(self._ahead, self.method, self.method.acting(self.state), keys)
-        self.method.compile_evaluation(self._ahead, self.state, fits)
+        acting = (self._ahead, self.method, self.method.acting(self.state), keys)
+        self.method.compile_ahead(self._ahead, self.state, fits, partial(self.collector.compile_ahead, *acting))
 
     def _stage(self, text: str) -> None:
         if self.on_stage is not None:
@@ -303,13 +303,13 @@ class Trainer:
         check_done(stored, self.config.episodes, self.num_envs)
         self.done = stored.meta["done"]
         self.over = self.done >= self.config.episodes or stopped_at_target(stored.meta, self.config)
-        whole = [self.done * self.task.episode_length] * len(self.config.seeds)  # where it is not stored
-        self.steps = np.asarray(stored.meta.get("steps", whole))
+        whole = self.done * self.task.episode_length
+        self.steps = np.asarray(stored.meta["steps"])
         if self.steps.shape != (len(self.config.seeds),):
             raise GussError(f"{stored.path}: meta.steps must be a number for each seed, got {self.steps.tolist()}")
         self.ended_early = bool((self.steps != whole).any())
         longer = stored.meta["config"]["episodes"] < self.config.episodes
-        self.state = restore_state(stored, self.state, grow=longer)
+        self.state = stored.restore(self.state, grow=longer)
 
 
 def _model_r2(metrics: dict[str, Any]) -> float | None:
