@@ -87,7 +87,7 @@ def test_a_misspelled_setting_of_an_agent_is_named_with_the_nearest():
         ({"fit": {"batch": None}}, r"fit\.batch must be a whole number, got None"),
         ({"fit": {"learning_rate": float("inf")}}, r"fit\.learning_rate must be a finite number, got inf"),
         ({"planning_margin": float("nan")}, r"settings\.planning_margin must be a finite number"),
-        ({"planning_margin": -0.1}, r"settings\.planning_margin must be 0 or more, got -0\.1"),
+        ({"planning_margin": -0.1}, r"settings\.planning_margin must be at least 0, got -0\.1"),
         ({"learned": "cost"}, r"settings\.learned must be a list of texts, got 'cost'"),
         ({"model": 5}, r"settings\.model must be text, got 5"),
         ({"horizon": 10**6, "budget": 10**6}, "the limit of 20000000 predicted steps; .*GUSS_MAX_PLAN_STEPS="),

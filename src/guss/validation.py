@@ -145,14 +145,21 @@ def _one_of(value: Any, kind: Any, entry: str) -> Any:
 
 
 def check_ranges(instance: Any, what: str, **ranges: str) -> None:
-    """Refuse fields that are not in their interval, such as `gamma="[0, 1]"` or `rate="(0, inf)"`; None passes."""
+    """Refuse fields that are not in their interval, such as `gamma="[0, 1]"` or `rate="(0, inf)"`.
+
+    Every entry of a tuple or a table is checked; None passes.
+    """
     for name, interval in ranges.items():
-        value, (low, high) = getattr(instance, name), map(float, interval[1:-1].split(","))
-        above = value is None or (value >= low if interval[0] == "[" else value > low)
-        below = value is None or (value <= high if interval[-1] == "]" else value < high)
-        if not (above and below):
+        value = getattr(instance, name)
+        parts = list(value.values()) if isinstance(value, Mapping) else value
+        entries = np.asarray([] if parts is None else parts, float)
+        low, high = map(float, interval[1:-1].split(","))
+        above = entries >= low if interval[0] == "[" else entries > low
+        below = entries <= high if interval[-1] == "]" else entries < high
+        if not (above & below).all():
             least = f"at least {low:g}" if interval[0] == "[" else f"more than {low:g}"
-            raise GussError(f"{what}.{name} must be {least if high == math.inf else f'in {interval}'}, got {value}")
+            wanted = least if high == math.inf else f"in {interval}"
+            raise GussError(f"{what}.{name} must be {wanted}, got {received(value)}")
 
 
 def in_words(kind: Any) -> str:

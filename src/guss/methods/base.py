@@ -34,8 +34,10 @@ class PolicyMethod(Method):
                 f"{self.name} is for continuous actions, and those of {self.task.name!r} are discrete; "
                 f"ppo-lagrangian and cpo take both"
             )
-        for name in ("hidden", "batch"):
-            check_size(f"methods.{self.name}.{name}", getattr(self, name, 1))
+        self.check_ranges(**{name: "[1, inf)" for name in ("hidden", "batch") if hasattr(self, name)})
+        widths = (1, *getattr(self, "hidden", ()), 1)
+        MAX_WEIGHTS.check(f"methods.{self.name}.hidden", sum(a * b for a, b in pairwise(widths)))
+        MAX_BATCH.check(f"methods.{self.name}.batch", getattr(self, "batch", 1))
 
     def check_ranges(self, **ranges: str) -> None:
         """Refuse settings that are not in their interval, such as `gamma="[0, 1]"`."""
@@ -73,14 +75,3 @@ def with_room(method: Method, states: PyTree, steps: int) -> tuple[Method, PyTre
         return jnp.pad(x, more) if x.shape != wanted.shape else x
 
     return larger, jax.tree.map(padded, states, like)
-
-
-def check_size(what: str, value: int | tuple[int, ...]) -> None:
-    """Refuse layers and batches without any units, or with more than memory is meant for."""
-    layers = value if isinstance(value, tuple) else (value,)
-    if min(layers, default=1) < 1:
-        raise GussError(f"{what} must be at least 1, got {list(value) if isinstance(value, tuple) else value}")
-    if isinstance(value, tuple):
-        MAX_WEIGHTS.check(what, sum(a * b for a, b in pairwise((1, *value, 1))))
-    else:
-        MAX_BATCH.check(what, value)

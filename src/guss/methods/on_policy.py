@@ -102,7 +102,7 @@ class OnPolicy(PolicyMethod):
 
     def __check_init__(self) -> None:
         most = "[1, 10000]"  # episodes at once, and passes over them: all are in memory
-        self.check_ranges(num_envs=most, epochs=most, batch="[1, inf)", gamma="[0, 1]", lam="[0, 1]")
+        self.check_ranges(num_envs=most, epochs=most, gamma="[0, 1]", lam="[0, 1]")
         self.check_ranges(first_log_std="[-20, 5]", target_kl="(0, inf)", value_rate="(0, inf)")
 
     def init(self, key: PRNGKeyArray) -> OnPolicyState:

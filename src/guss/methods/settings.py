@@ -67,12 +67,9 @@ class AgentSettings:
         check_method(self.method)
         kind, cls = ("method", self.method_class) if self.is_policy else ("planner", PLANNERS[self.method].item)
         checked_settings(kind, self.method, cls, self.planner)
-        check_ranges(self, "settings", horizon="[1, inf)", budget="[1, inf)")
+        check_ranges(self, "settings", horizon="[1, inf)", budget="[1, inf)", planning_margin="[0, inf)")
         check_ranges(self, "settings", initial_episodes="[0, inf)", initial_steps="[0, inf)")
         check_plan_size(self.horizon, self.budget, self.net.num_particles)
-        margins = self.planning_margin.values() if isinstance(self.planning_margin, dict) else [self.planning_margin]
-        if min(margins, default=0.0) < 0.0:
-            raise GussError(f"settings.planning_margin must be 0 or more, got {self.planning_margin}")
         if self.explore not in EXPLORE:
             raise UnknownNameError("way to explore", self.explore, EXPLORE)
         for name in self.learned:
