@@ -31,11 +31,11 @@ from guss.collect.trajectories import episode_metrics, hard_violations
 from guss.compilation import Ahead, begin_programs, strong
 from guss.errors import GussError, warn
 from guss.explanation import Choice, Explanation, explain
-from guss.history import Episode, OpenEpisode, is_initial
+from guss.history import Episode, OpenEpisode, is_initial, model_record
 from guss.method import Method
 from guss.methods.base import with_room
 from guss.methods.factory import make_method
-from guss.methods.planning import EVALUATION, check_fit, error_record, plan_all
+from guss.methods.planning import EVALUATION, check_fit, plan_all
 from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
 from guss.models.evaluation import FitReport
 from guss.models.unsafe_examples import Knowledge
@@ -376,8 +376,10 @@ class Agent:
         """The episode is over: learn from its transitions, write down what it amounts to."""
         trajectory = self._open.trajectory(self.task) if trajectory is None else trajectory
         metrics = self._update(trajectory)
-        ahead = metrics["r2_horizon"][0] if "r2_horizon" in metrics else None
-        model = error_record(self._report, ahead, ("nll", "r2", "ks")) if self.phase == "plan" else {}
+        model: dict[str, Any] = {}
+        if self.phase == "plan" and self._report is not None:
+            r2_horizon = metrics.get("r2_horizon")
+            model = model_record(self._report, None if r2_horizon is None else r2_horizon[0])
         self.method.compile_larger(self._ahead, self.state, self._keys.fit[None])
         about = {"episode": self.episode, "phase": self.phase, "model": model}
         seconds = {name: getattr(self._open, name) for name in ("fit_seconds", "plan_seconds")}

@@ -13,6 +13,7 @@ from jaxtyping import PyTree
 from guss.collect.trajectories import EpisodeMetrics, from_steps
 from guss.envs.adapters import Adapted
 from guss.methods.settings import AgentSettings
+from guss.models.evaluation import FitReport, plain
 from guss.progress import EpisodeSummary
 from guss.task import Task
 from guss.types import Trajectory, Transition
@@ -107,3 +108,11 @@ def is_initial(history: Sequence[Episode], settings: AgentSettings, task: Task, 
     length = task.episode_length if limit is None else min(task.episode_length, limit)
     acted = any(episode.phase in ("plan", "policy") for episode in history)
     return not acted and settings.is_random(len(history), sum(episode.steps for episode in history), length)
+
+
+def model_record(report: FitReport, r2_horizon: np.ndarray | None) -> dict[str, Any]:
+    """How good the model was that planned an episode: on held-out data, and at the horizon on the episode itself."""
+    record = {name: getattr(report, name) for name in ("nll", "r2", "ks")}
+    record |= {} if r2_horizon is None else {"r2_horizon": r2_horizon}
+    record |= {} if report.outcome is None else report.outcome._asdict()
+    return {name: plain(value) for name, value in record.items()}

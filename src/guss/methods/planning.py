@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -29,6 +29,7 @@ from guss.types import Model, Planner, Trajectory
 
 EVALUATION = "evaluation of the model"
 """Name of the program that evaluates a model on a new episode, where it is compiled ahead."""
+ERRORS = ("nll", "r2", "ks", "train_loss", "best_epoch")
 
 
 class PlanningState(NamedTuple):
@@ -204,7 +205,7 @@ class Planning(Method):
                 f"marked `skip` are not), and {self.fit.validation:.0%} of them are held out"
             )
         models, report = fit_all(self._fit_programs(states, keys), before)
-        if not diverged(report, range(len(keys))):
+        if not diverged(report).any():
             states = states._replace(models=models, fits=states.fits + 1, fitted=states.data.filled)
         return states, {"report": report}
 
@@ -322,31 +323,30 @@ def check_outcomes(task: Task, trajectory: Trajectory) -> None:
     )
 
 
-def diverged(report: FitReport, seeds: Sequence[int]) -> list[int]:
-    """The seeds whose fits are useless."""
+def diverged(report: FitReport) -> np.ndarray:
+    """Which seeds' fits are useless, [S]."""
     evaluated = np.asarray(report.held_out) > 0  # otherwise the error is not known, which is no divergence
-    broken = np.asarray(report.diverged) | (evaluated & ~np.isfinite(np.asarray(report.nll)))
-    return [seed for seed, bad in zip(seeds, broken, strict=True) if bad]
+    return np.asarray(report.diverged) | (evaluated & ~np.isfinite(np.asarray(report.nll)))
 
 
-def check_fit(metrics: dict[str, Any], episode: int, seeds: Sequence[int]) -> None:
+def check_fit(metrics: dict[str, Any], episode: int, seeds: tuple[int, ...]) -> None:
     """Raise if the fit for an episode diverged; `metrics` as `prepare` returns them."""
-    if "report" in metrics and (broken := diverged(metrics["report"], seeds)):
+    if "report" in metrics and (broken := diverged(metrics["report"])).any():
+        which = [seed for seed, bad in zip(seeds, broken, strict=True) if bad]
         raise GussError(
-            f"the model diverged while fitting for episode {episode} (seeds {broken}: its error on held-out "
+            f"the model diverged while fitting for episode {episode} (seeds {which}: its error on held-out "
             f"data is not finite); lower the learning rate, or look for outliers. Episodes before are kept."
         )
 
 
-def error_record(report: FitReport | None, r2_horizon: np.ndarray | None, names: Sequence[str]) -> dict[str, Any]:
-    """A model's error as plain numbers: these entries of its report on held-out rows, those of learned outcomes, and R²
-    at the horizon on a new episode. In a run every entry is a list with an element per seed."""
+def error_record(report: FitReport | None, r2_horizon: np.ndarray | None) -> dict[str, Any]:
+    """A model's error as plain numbers, a list per seed: on held-out rows, and at the horizon on a new episode."""
     if report is None:
         return {}
-    record = {name: getattr(report, name) for name in names}
-    record |= {} if report.outcome is None else report.outcome._asdict()
-    record |= {} if r2_horizon is None else {"r2_horizon": r2_horizon}
-    return {name: plain(value) for name, value in record.items()}
+    record = {name: plain(getattr(report, name)) for name in ERRORS}
+    if report.outcome is not None:
+        record |= {name: plain(value) for name, value in report.outcome._asdict().items()}
+    return record | ({} if r2_horizon is None else {"r2_horizon": plain(r2_horizon)})
 
 
 @partial(jax.jit, compiler_options=QUICKLY)

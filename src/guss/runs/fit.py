@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from guss.collect.inputs import InputChecker
 from guss.constraint import Constraint
 from guss.errors import GussError
 from guss.methods.factory import make_method
-from guss.methods.planning import check_fit
+from guss.methods.planning import Planning, check_fit
 from guss.methods.settings import AgentSettings
 from guss.models.evaluation import FitReport
 from guss.models.unsafe_examples import Examples
@@ -52,12 +52,12 @@ class Log(NamedTuple):
         """A random key per seed, as a run has."""
         return streams.of_seeds(self.seeds)
 
-    def method(self) -> Any:
-        """The method that learns from it: one that plans."""
+    def method(self) -> Planning:
+        """The method that learns from it."""
         if not self.settings.learns:
             name, model = self.settings.method, self.settings.model
             raise GussError(f"method {name!r} with model {model!r} learns nothing from data")
-        return make_method(self.settings, self.task, self.capacity)
+        return cast(Planning, make_method(self.settings, self.task, self.capacity))
 
 
 class FitSummary(NamedTuple):
@@ -125,7 +125,8 @@ def fit_log(
         state, _ = method.update_all(state, log.before, streams.updates(log.keys, 0))
     found: list[FitSummary] = []
     for number in range(count + 1):
-        if number == count or (in_turn and number >= log.num_random and state.num_rows > 0):
+        rows = int(np.asarray(state.data.filled)[0])
+        if number == count or (in_turn and number >= log.num_random and rows > 0):
             state = _fit(log, method, state, number, found)
             if on_fit is not None:
                 on_fit(found[-1])
@@ -134,15 +135,15 @@ def fit_log(
     return state, found
 
 
-def _fit(log: Log, method: Any, state: Any, number: int, found: list[FitSummary]) -> Any:
+def _fit(log: Log, method: Planning, state: Any, number: int, found: list[FitSummary]) -> Any:
     """One fit, with the random key that a run has for its episode of that number, and how good it is."""
     started = time.perf_counter()
     state, metrics = method.prepare(state, streams.fits(log.keys, number))
     check_fit(metrics, number, log.seeds)
     ahead = method.evaluate(state, log.episodes[number]) if number < len(log.episodes) else None
     report = jax.tree.map(np.asarray, metrics["report"])
-    seconds = time.perf_counter() - started
-    found.append(FitSummary(number, state.num_rows, report, ahead, seconds, method.examples(state)))
+    rows, seconds = int(np.asarray(state.data.filled)[0]), time.perf_counter() - started
+    found.append(FitSummary(number, rows, report, ahead, seconds, method.examples(state)))
     return state
 
 

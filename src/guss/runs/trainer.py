@@ -35,8 +35,6 @@ from guss.runs.extension import same_run, stopped_at_target
 from guss.task import Task
 from guss.types import Trajectory
 
-ERRORS = ("nll", "r2", "ks", "train_loss", "best_epoch")
-"""What timings.jsonl has of the report of a fit."""
 OnStep = Callable[[int], Any] | None
 OnStage = Callable[[str], Any] | None
 OnWarning = Callable[[str], Any] | None
@@ -166,7 +164,7 @@ class Trainer:
         examples = zip(*prepare.get("examples", []), strict=True)
         counts = {each[0].name: [one.unsafe for one in each] for each in examples}
         record: dict[str, Any] = {"unsafe_examples": counts} if counts else {}
-        return record | error_record(prepare.get("report"), metrics.get("r2_horizon"), ERRORS)
+        return record | error_record(prepare.get("report"), metrics.get("r2_horizon"))
 
     def prepare(self, number: int) -> dict[str, Any]:
         """What the method needs before it acts in that episode; metrics of a fit, if there was one."""
@@ -181,7 +179,8 @@ class Trainer:
         report = self._try_prepare(self.done).get("report")
         if report is None:
             return None
-        broken = diverged(report, self.config.seeds)
+        bad = diverged(report).tolist()
+        broken = [seed for seed, each in zip(self.config.seeds, bad, strict=True) if each]
         return FinalFit(None if broken else report, broken, time.perf_counter() - started)
 
     def _try_prepare(self, number: int) -> dict[str, Any]:
