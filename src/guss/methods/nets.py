@@ -12,21 +12,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from guss.models.layers import Dense
 from guss.types import Actions, ContinuousActions
 
 Activation = Callable[[Array], Array]
+Net = tuple[Dense, ...]
 LOG_2PI = 1.8378770664093453
 FURTHEST = 10.0  # standardised observations beyond are cut off
-
-
-class Layer(NamedTuple):
-    """One layer of a network."""
-
-    weight: Float[Array, "fan_in fan_out"]
-    bias: Float[Array, "fan_out"]
-
-
-Net = tuple[Layer, ...]
 
 
 def make_net(key: PRNGKeyArray, sizes: Sequence[int], last: float = 1.0) -> Net:
@@ -34,10 +26,10 @@ def make_net(key: PRNGKeyArray, sizes: Sequence[int], last: float = 1.0) -> Net:
     keys = jax.random.split(key, len(sizes) - 1)
     start = jax.nn.initializers.glorot_uniform()
     layers = [
-        Layer(start(k, (fan_in, fan_out), jnp.float32), jnp.zeros(fan_out))
+        Dense(start(k, (fan_in, fan_out), jnp.float32), jnp.zeros(fan_out))
         for k, (fan_in, fan_out) in zip(keys, pairwise(sizes), strict=True)
     ]
-    return (*layers[:-1], Layer(layers[-1].weight * last, layers[-1].bias))
+    return (*layers[:-1], Dense(layers[-1].weight * last, layers[-1].bias))
 
 
 def apply_net(net: Net, x: Float[Array, "*lead fan_in"], activation: Activation) -> Float[Array, "*lead fan_out"]:
