@@ -27,7 +27,7 @@ from guss.collect.exploration import explore
 from guss.envs.car_env import SafeCarGoalVectorEnv
 from guss.envs.car_world import GOAL, LIDAR
 from guss.models.evaluation import r_squared
-from guss.models.factory import ModelSettings, fit_all, make_model
+from guss.models.factory import ModelSettings, fit_all, fit_programs, make_model
 from guss.models.training import Data, FitSettings
 from guss.runs.provenance import provenance
 from guss.task import Task
@@ -160,7 +160,9 @@ def study(case: Case, data: tuple[np.ndarray, np.ndarray, np.ndarray], episodes:
     net = ModelSettings(hidden=case.hidden, activation=case.activation, ensemble=case.ensemble)  # type: ignore[arg-type]
     fresh = jax.jit(jax.vmap(partial(make_model, case.model, task, settings=net)))(jax.random.key(0)[None])
     started = time.perf_counter()
-    models, _ = jax.block_until_ready(fit_all(fresh, fresh, rows, jax.random.key(1)[None], settings, False))
+    models, _ = jax.block_until_ready(
+        fit_all(fit_programs(fresh, fresh, rows, jax.random.key(1)[None], settings, False))
+    )
     seconds = time.perf_counter() - started
     model = jax.tree.map(lambda x: x[0], models)
     judged = judge(model, obs[TRAIN:], action[TRAIN:], use[TRAIN:])

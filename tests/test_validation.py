@@ -10,7 +10,7 @@ import pytest
 
 from guss import Agent
 from guss.errors import GussError
-from guss.methods.settings import AgentSettings, settings_from, settings_from_json
+from guss.methods.settings import AgentSettings, settings_from
 from guss.plugins import load_preset
 from guss.runs.config import RunConfig, config_from, seeds_from
 from guss.runs.trainer import Trainer
@@ -78,16 +78,16 @@ def test_a_misspelled_setting_of_an_agent_is_named_with_the_nearest():
     ("arguments", "words"),
     [
         ({"horizon": "5"}, r"settings\.horizon must be a whole number, got '5'"),
-        ({"horizon": 0}, "the horizon must be at least 1 step, got 0"),
+        ({"horizon": 0}, r"settings\.horizon must be at least 1, got 0"),
         ({"budget": True}, r"settings\.budget must be a whole number, got True"),
         ({"planner": 3}, r"planner must be a table, got 3"),
         ({"planner": {"num_new": "x"}}, r"planners\.guss\.num_new must be a whole number, got 'x'"),
         ({"net": {"hidden": [50, "x"]}}, r"model\.hidden\[1\] must be a whole number, got 'x'"),
-        ({"net": {"ensemble": 0}}, "an ensemble has at least 1 member, got 0"),
+        ({"net": {"ensemble": 0}}, r"model\.ensemble must be at least 1, got 0"),
         ({"fit": {"batch": None}}, r"fit\.batch must be a whole number, got None"),
         ({"fit": {"learning_rate": float("inf")}}, r"fit\.learning_rate must be a finite number, got inf"),
         ({"planning_margin": float("nan")}, r"settings\.planning_margin must be a finite number"),
-        ({"planning_margin": -0.1}, "planning_margin is 0 or more, got -0.1"),
+        ({"planning_margin": -0.1}, r"settings\.planning_margin must be at least 0, got -0\.1"),
         ({"learned": "cost"}, r"settings\.learned must be a list of texts, got 'cost'"),
         ({"model": 5}, r"settings\.model must be text, got 5"),
         ({"horizon": 10**6, "budget": 10**6}, "the limit of 20000000 predicted steps; .*GUSS_MAX_PLAN_STEPS="),
@@ -133,7 +133,7 @@ def test_an_environment_variable_raises_a_limit(monkeypatch):
         ("[model]\nname = 5", r"settings\.model must be text, got 5"),
         ("env = 5", r"preset\.env must be text, got 5"),
         ("target = nan", r"preset\.target must be a finite number, got nan"),
-        ("hroizon = 5", "unknown entry of the preset 'hroizon'. Did you mean 'horizon'"),
+        ("hroizon = 5", "unknown setting of the preset 'hroizon'. Did you mean 'horizon'"),
         ("extends = [1]", "unknown experiment that"),
         ("a = " + 5000 * "[", "is not TOML"),
     ],
@@ -173,7 +173,7 @@ STORED: dict[str, Any] = {"env": "safe-pendulum", "seeds": [0], "episodes": 3}
 )
 def test_wrong_stored_settings_are_named(values, words):
     with pytest.raises(GussError, match=words):
-        settings_from_json(RunConfig, STORED | values)
+        build(RunConfig, STORED | values, "settings")
 
 
 CALLS = """
@@ -198,7 +198,7 @@ refused("fit.batch must be a whole number, got '5' (str)", FitSettings, batch="5
 refused("model.hidden[0] must be a whole number, got 'a' (str)", ModelSettings, hidden=("a",))
 refused("settings.horizon must be a whole number, got '5' (str)", Agent, "safe-pendulum", horizon="5")
 refused("settings.method must be text, got 5 (int)", Agent, "safe-pendulum", method=5)
-refused("a preset is a table of settings, got int", Agent, "safe-pendulum", preset=3)
+refused("preset must be a table of settings, got 3 (int)", Agent, "safe-pendulum", preset=3)
 for seed in (2.5, "1", None):
     refused("the seed must be a whole number from 0", Agent, "safe-pendulum", seed=seed, method="random")
 assert ModelSettings(hidden=[5, 5]).hidden == (5, 5)

@@ -30,13 +30,13 @@ from guss.collect.inputs import InputChecker, read_logged, resolve
 from guss.collect.trajectories import episode_metrics, hard_violations
 from guss.compilation import Ahead, begin_programs, strong
 from guss.errors import GussError, warn
-from guss.explanation import Choice, Explanation, Search, explain
+from guss.explanation import Choice, Explanation, explain
 from guss.history import Episode, OpenEpisode, is_initial, model_record
 from guss.method import Method
+from guss.methods.base import with_room
 from guss.methods.factory import make_method
 from guss.methods.planning import EVALUATION, plan_all
 from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
-from guss.methods.stored_state import with_room
 from guss.models.evaluation import FitReport, check_fit
 from guss.models.unsafe_examples import Knowledge
 from guss.planners.engine import Diagnostics
@@ -158,7 +158,7 @@ class Agent:
         where = f"episode {self.episode}, step {step}"
         array = self.inputs.obs(obs, where)
         self._compile_ahead()
-        started, search = time.perf_counter(), None
+        started, search = time.perf_counter(), ()
         if self.phase == "random":
             action = self._random_action(step)
         elif self.phase == "initial_policy":
@@ -171,23 +171,22 @@ class Agent:
             action, search = self._decide(array)
         self._open.acts += 1
         self._open.plan_seconds += time.perf_counter() - started
-        self._choice = Choice(self.phase, self.episode, step, array, np.asarray(action), self.task, search)
+        self._choice = Choice(self.phase, self.episode, step, array, np.asarray(action), self.task, *search)
         return self.inputs.outward(action)
 
-    def _decide(self, obs: np.ndarray) -> tuple[np.ndarray, Search | None]:
-        """The method's action; and the search, if it planned."""
+    def _decide(self, obs: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
+        """The method's action; and the arguments and the result of the search, if it planned."""
         if not self.method.plans:
             states, t = self.method.acting(self.state), np.int32(self._open.acts)
-            keys = self._key_steps[None, None]
+            keys = self._keys.steps[None, None]
             action, self._carry, aux = act_all(self.method, states, keys, self._carry, obs[None, None], t)
             self._open.aux.append(aux)
-            return np.asarray(np.asarray(action)[0, 0]), None
+            return np.asarray(np.asarray(action)[0, 0]), ()
         arguments = self._plan_arguments(obs)
         plan = plan_all(*arguments)
-        search = Search(*(*arguments, plan))
         self._carry = jax.tree.map(lambda x: np.asarray(x)[:, None], plan.memory)  # compiles nothing
         self.last_plan = jax.tree.map(lambda x: x[0], jax.device_get(plan.diagnostics))
-        return np.asarray(np.asarray(plan.action)[0]), search
+        return np.asarray(np.asarray(plan.action)[0]), (arguments, plan)
 
     def explain(self) -> Explanation:
         """Why the last action was chosen: `print(agent.explain())`. The first call compiles the planner once more."""
@@ -264,7 +263,7 @@ class Agent:
                 "there is nothing to learn from yet: let initial_episodes be at least 1, or bring traces along"
             )
         started = time.perf_counter()
-        self.state, metrics = self.method.prepare(self.state, self._key_fit[None], self._ahead.wait)
+        self.state, metrics = self.method.prepare(self.state, self._keys.fit[None], self._ahead.wait)
         check_fit(metrics, self.episode, (self.seed,))
         if "report" in metrics:
             self._report = jax.tree.map(lambda x: np.asarray(x)[0], metrics["report"])
@@ -276,7 +275,7 @@ class Agent:
     @property
     def num_transitions(self) -> int:
         """Transitions that the model is learned from."""
-        return int(np.asarray(self.state.data.filled)[0]) if self.settings.learns else 0
+        return self.state.num_rows if self.settings.learns else 0
 
     # -------------------------------------------------------------------------------------------------- whole episodes
 
@@ -348,30 +347,30 @@ class Agent:
 
     def _begin(self) -> None:
         self._open = OpenEpisode()
-        keys = streams.of_agent(self.key, np.int32(self.episode))
-        self._key_episode, self._key_reset, self._key_steps, self._key_first, self._key_fit = keys
-        carries = begin_all(self.method, self.method.acting(self.state), self._key_episode[None, None])[1]
+        self._keys = streams.of_agent(self.key, np.int32(self.episode))
+        carries = begin_all(self.method, self.method.acting(self.state), self._keys.episode[None, None])[1]
         self._carry = strong(carries)
         self._first = is_initial(self.history, self.settings, self.task, self.env)
 
     def _plan_arguments(self, obs: np.ndarray) -> tuple[Any, ...]:
         memory = jax.tree.map(lambda x: np.asarray(x)[:, 0], self._carry)
         states, t = self.method.acting(self.state), np.int32(self._open.acts)
-        return (self.method, states, memory, obs[None], self._key_steps[None], t)
+        return (self.method, states, memory, obs[None], self._keys.steps[None], t)
 
     def _compile_ahead(self, *, episodes: bool = False) -> None:
         """Begin to compile in threads what later episodes need; `episodes`: they are compiled as a whole."""
         if not self.method.plans or self._ahead.has(EPISODES if episodes else PLAN):
             return
-        fit = self._key_fit[None]
-        self.method.compile_ahead(self._ahead, self.state, fit)
-        if episodes:
-            keys = self._key_episode[None, None]
-            CompiledCollector(self.task).compile_ahead(self._ahead, self.method, self.method.acting(self.state), keys)
-        else:
-            arguments = self._plan_arguments(np.zeros(self.task.observations.size, np.float32))
-            self._ahead.start(PLAN, lambda: plan_all.lower(*arguments))
-        self.method.compile_evaluation(self._ahead, self.state, fit)
+
+        def compile_acting() -> None:
+            if episodes:
+                states, keys = self.method.acting(self.state), self._keys.episode[None, None]
+                CompiledCollector(self.task).compile_ahead(self._ahead, self.method, states, keys)
+            else:
+                arguments = self._plan_arguments(np.zeros(self.task.observations.size, np.float32))
+                self._ahead.start(PLAN, lambda: plan_all.lower(*arguments))
+
+        self.method.compile_ahead(self._ahead, self.state, self._keys.fit[None], compile_acting)
 
     def _close(self, trajectory: Trajectory | None = None) -> None:
         """The episode is over: learn from its transitions, write down what it amounts to."""
@@ -381,7 +380,7 @@ class Agent:
         if self.phase == "plan" and self._report is not None:
             r2_horizon = metrics.get("r2_horizon")
             model = model_record(self._report, None if r2_horizon is None else r2_horizon[0])
-        self.method.compile_larger(self._ahead, self.state, self._key_fit[None])
+        self.method.compile_larger(self._ahead, self.state, self._keys.fit[None])
         about = {"episode": self.episode, "phase": self.phase, "model": model}
         seconds = {name: getattr(self._open, name) for name in ("fit_seconds", "plan_seconds")}
         self.history.append(Episode.of(episode_metrics(self.task, trajectory)[0][0], **about, **seconds))
@@ -389,4 +388,4 @@ class Agent:
 
     def _random_action(self, step: int) -> np.ndarray:
         how, length = self.settings.explores(), self.task.episode_length
-        return random_action(self.task.actions, self._key_first, step, length, how)
+        return random_action(self.task.actions, self._keys.actions, step, length, how)

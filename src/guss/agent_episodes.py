@@ -51,7 +51,7 @@ def learn(
 
 def _compiled_episode(agent: Any) -> None:
     """One episode of a compiled task: one program."""
-    collector, keys = CompiledCollector(agent.task), agent._key_episode[None, None]
+    collector, keys = CompiledCollector(agent.task), agent._keys.episode[None, None]
     if agent.phase == "random":
         found, _ = collector.explore(keys, agent.settings.explores(), agent.episode)
     else:
@@ -68,9 +68,9 @@ def _compiled_episode(agent: Any) -> None:
 def _host_episode(agent: Any, on_step: Callable[[int], Any]) -> None:
     """One episode of a Gymnasium environment, or of a compiled task step by step."""
     system, episode = HostSystem(agent.task, agent.env), agent.episode
-    obs = system.reset(agent._key_reset, agent.seed, episode)
+    obs = system.reset(agent._keys.reset, agent.seed, episode)
     while agent.episode == episode:
-        transition, ended, over, use = system.step(obs, agent.act(obs), agent._key_steps, len(agent._open.steps))
+        transition, ended, over, use = system.step(obs, agent.act(obs), agent._keys.steps, len(agent._open.steps))
         agent.observe(transition, end=over, terminated=ended, use=use)
         obs = np.asarray(transition.next_obs)
         on_step(len(agent._open.steps))

@@ -17,28 +17,28 @@ from guss.history import Episode
 from guss.methods.factory import make_method
 from guss.methods.settings import AgentSettings
 from guss.methods.signature import check_signature, signature, stored_signature, with_stored_end
-from guss.methods.stored_state import restore_state
 from guss.models.evaluation import FitReport
 from guss.models.outcomes import OutcomeReport
 from guss.task import Task
 from guss.validation import received
 
-STATE_META: dict[str, Any] = {"learner": dict[str, int], "system": dict[str, Any], "actions": str | None}
-"""What every stored state has in its `meta`; older ones have no `system`."""
-AGENT_META = STATE_META | {
+AGENT_META: dict[str, Any] = {
+    "system": dict[str, Any],
     "seed": int,
     "settings": AgentSettings,
     "history": tuple[Episode, ...],
-    "fitted_rows": int,
+    "report": Any,
     "constraints": dict[str, dict[str, Any]],
     "num_observed": int,
 }
-RUN_META = STATE_META | {
+RUN_META: dict[str, Any] = {
+    "system": dict[str, Any],
     "done": int,
     "over": bool,
     "steps": tuple[int, ...],
     "config": dict[str, Any],
     "records": dict[str, Any],
+    "report": Any,
     "diverged": tuple[int, ...],
 }
 
@@ -67,7 +67,7 @@ def stored_agent(cls: type[Any], stored: Stored, system: Any, **how: Any) -> Any
     """The agent that `load_agent` read, for this system."""
     meta = stored.meta
     agent = cls(system, **how, seed=meta["seed"], preset={}, **meta["settings"].arguments())
-    for name, parameters in meta.get("constraints", {}).items():
+    for name, parameters in meta["constraints"].items():
         agent.set_constraint(name, **parameters)
     agent.restore(stored, list(meta["history"]), report_from(meta["report"], ()))
     return agent
@@ -77,8 +77,7 @@ def load_agent(path: Path) -> Stored:
     """What `Agent.save` wrote."""
     if (path / "config.json").is_file():
         raise GussError(f"{path} is a run, not an agent's file: load it with Agent.from_run({str(path)!r}, seed=…)")
-    required = ("seed", "settings", "history", "report")
-    stored = checkpoint.load(path, "agent").checked(AGENT_META, required)
+    stored = checkpoint.load(path, "agent").checked(AGENT_META, AGENT_META)
     report_from(stored.meta["report"], ())
     return stored
 
@@ -93,12 +92,11 @@ def stored_state(stored: Stored, agent: Any) -> tuple[tuple[Task, ...], Any]:
     check_signature(f"the model in {stored.path}", learned, tasks[1])
     if not agent.settings.learns:
         return tasks, stored.restore(agent.state)
-    rows = [x for name, x in stored.arrays.items() if name in (".data.use", "['data'].use")]
-    if not rows or rows[0].ndim != 2:
+    rows = stored.arrays.get(".data.use")
+    if rows is None or rows.ndim != 2:
         raise GussError(f"{stored.path} holds no data that an agent could continue with")
-    method = make_method(agent.settings, tasks[1], rows[0].shape[1])
-    like = jax.eval_shape(jax.vmap(method.init), streams.first_state(agent.key)[None])
-    return tasks, restore_state(stored, like)
+    method = make_method(agent.settings, tasks[1], rows.shape[1])
+    return tasks, stored.restore(jax.eval_shape(jax.vmap(method.init), streams.first_state(agent.key)[None]))
 
 
 # ------------------------------------------------------------------------------------------------------------- reports

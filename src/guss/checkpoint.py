@@ -33,8 +33,6 @@ from guss.validation import checked, received
 FORMAT, SCHEMA = "guss-checkpoint", 2
 START = json.dumps({"format": FORMAT}).encode()[:-1]
 """The first bytes of every file."""
-RENAMED = {1: {".told": ".outcomes"}}
-"""How fields that ended an array's name in an older schema are called now."""
 T = TypeVar("T")
 
 
@@ -48,11 +46,8 @@ class Stored:
 
     def checked(self, kinds: Mapping[str, Any], required: Iterable[str]) -> Stored:
         """The same with `meta` of these types; what is missing or of another type is a GussError."""
-        what = f"{self.path}: meta"
-        if missing := [name for name in required if name not in self.meta]:
-            raise GussError(f"{what} has no {', '.join(missing)}; it was not written by this program, or is damaged")
         known = {name: value for name, value in self.meta.items() if name in kinds}
-        return replace(self, meta=self.meta | checked(kinds, known, what))
+        return replace(self, meta=self.meta | checked(kinds, known, f"{self.path}: meta", required=required))
 
     def row(self, index: int, count: int) -> Stored:
         """The arrays of one of `count` seeds, which are their first axis."""
@@ -146,10 +141,10 @@ def load(path: Path, kind: str) -> Stored:
         known = False
     if not known:
         raise GussError(f"{path} is not a checkpoint of guss")
-    if type(header.get("schema")) is not int or header["schema"] > SCHEMA:
+    if header.get("schema") != SCHEMA:
         raise GussError(
-            f"the checkpoint {path} has schema {header.get('schema')!r}, this version of guss reads up to {SCHEMA}; "
-            f"update guss to read it"
+            f"the checkpoint {path} has schema {header.get('schema')!r}, this version of guss reads schema {SCHEMA}; "
+            f"use the version of guss that wrote it"
         )
     if header.get("kind") != kind:
         raise GussError(f"the checkpoint {path} holds a {header.get('kind')!r}, expected a {kind!r}")
@@ -163,11 +158,4 @@ def load(path: Path, kind: str) -> Stored:
         # Arrays are stored as they are, not compressed: all together they are no larger than the file.
         budget = Budget(f"the checkpoint {path}", len(payload), "bytes that its file has", "it was not written by guss")
         arrays = read_npz(io.BytesIO(payload), budget)
-    return Stored(path, header["meta"], _renamed(arrays, header["schema"]))
-
-
-def _renamed(arrays: dict[str, np.ndarray], schema: int) -> dict[str, np.ndarray]:
-    """The arrays of a schema under the names of the current one."""
-    for old, new in RENAMED.get(schema, {}).items():
-        arrays = {name.removesuffix(old) + new if name.endswith(old) else name: x for name, x in arrays.items()}
-    return arrays
+    return Stored(path, header["meta"], arrays)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, Int, Key, PyTree, Shaped
 
 from guss import keys as streams
 from guss.envs.thresholds import find_thresholds
@@ -37,20 +38,10 @@ class Choice(NamedTuple):
     action: np.ndarray
     task: Task
     """The one that scores steps."""
-    search: Search | None = None
-    """None where nothing was planned."""
-
-
-class Search(NamedTuple):
-    """A search as `act` made it: the arguments of `plan_all`, and its plan; arrays have a leading axis of length 1."""
-
-    method: Any
-    states: PyTree
-    memory: PyTree
-    obs: np.ndarray
-    keys: PRNGKeyArray
-    t: np.integer
-    plan: Plan
+    arguments: tuple[Any, ...] = ()
+    """Those of `plan_all`, where it was planned; arrays have a leading axis of length 1."""
+    plan: Plan | None = None
+    """What `plan_all` returned."""
 
 
 @dataclass(frozen=True)
@@ -237,22 +228,23 @@ def explain(decision: Choice | None) -> Explanation:
             "there is no action to explain yet: explain() is about the last act(obs). Whole episodes that learn() "
             "runs as one compiled program do not call act"
         )
-    task = decision.task
-    obs = dict(zip(task.observations.labels, np.asarray(decision.obs, float).tolist(), strict=True))
-    about: dict[str, Any] = {"phase": decision.phase, "episode": decision.episode, "step": decision.step, "obs": obs}
-    about["action"] = _named(task, decision.action)
-    if decision.search is None:
+    task, labels = decision.task, decision.task.observations.labels
+    about: dict[str, Any] = {
+        "phase": decision.phase,
+        "episode": decision.episode,
+        "step": decision.step,
+        "obs": _named(labels, decision.obs),
+        "action": _named(task.actions.labels, decision.action),
+    }
+    if decision.plan is None:
         return Explanation(**about)
-    *arguments, batched = decision.search
-    plan: Plan = jax.tree.map(lambda x: x[0], batched)
-    found, outcomes = jax.device_get(_search_again(*arguments, plan.trajectory))
-    planner = decision.search.method.planner
+    plan: Plan = jax.tree.map(lambda x: x[0], decision.plan)
+    found, outcomes = jax.device_get(_search_again(*decision.arguments, plan.trajectory))
+    planner = decision.arguments[0].planner
     figures = jax.device_get(plan.diagnostics)
     path = np.asarray(plan.trajectory.next_obs)  # [P, H, D]
     unfamiliar = float(figures.unfamiliar_share)
-    names = [constraint.name for constraint in task.constraints]
     unsafe = (np.asarray(outcomes.cost) > 0).sum(axis=1).max(axis=0)  # the worst particle
-    labels = task.observations.labels
     return Explanation(
         **about,
         horizon=planner.horizon,
@@ -262,7 +254,7 @@ def explain(decision: Choice | None) -> Explanation:
         unfamiliar_share=None if math.isnan(unfamiliar) else unfamiliar,
         fallback=bool(figures.fallback),
         reward=float(figures.reward),
-        costs=dict(zip(names, unsafe.astype(float).tolist(), strict=True)),
+        costs=_named([constraint.name for constraint in task.constraints], unsafe),
         path=dict(zip(labels, path.mean(axis=0).astype(float).T.tolist(), strict=True)),
         approaches=_approaches(task, decision, path),
         runner_up=_runner_up(planner, task, decision.action, found),
@@ -270,8 +262,8 @@ def explain(decision: Choice | None) -> Explanation:
     )
 
 
-def _named(task: Task, action: np.ndarray) -> dict[str, float]:
-    return dict(zip(task.actions.labels, np.ravel(action).astype(float).tolist(), strict=True))
+def _named(labels: Sequence[str], values: Any) -> dict[str, float]:
+    return dict(zip(labels, np.ravel(values).astype(float).tolist(), strict=True))
 
 
 def _approaches(task: Task, decision: Choice, path: np.ndarray) -> tuple[Approach, ...]:
@@ -302,17 +294,16 @@ def _approaches(task: Task, decision: Choice, path: np.ndarray) -> tuple[Approac
 
 def _runner_up(planner: Planner, task: Task, action: np.ndarray, found: _Found) -> RunnerUp | None:
     """The best plan that begins otherwise, by what the planner compares."""
-    first = np.asarray(found.action, float).reshape(len(found.reward), -1)
+    first = found.action.astype(float).reshape(len(found.reward), -1)
     low, high = (getattr(task.actions, end, None) for end in ("low", "high"))
     near = 0.5 if low is None or high is None else ALIKE * (np.asarray(high) - np.asarray(low))
     other = (np.abs(first - np.ravel(action)) > near).any(axis=1) & found.finite
     if not other.any():
         return None
     safety = (found.hard, found.cost) if planner.objective in ("cost", "penalty") else ()
-    order = np.lexsort([-np.asarray(found.reward), *reversed(safety), ~other])
-    best = int(order[0])
+    best = int(np.lexsort([-found.reward, *reversed(safety), ~other])[0])
     return RunnerUp(
-        action=_named(task, np.asarray(found.action)[best]),
+        action=_named(task.actions.labels, found.action[best]),
         reward=float(found.reward[best]),
         cost=float(found.cost[best]),
         hard=float(found.hard[best]),

@@ -35,7 +35,7 @@ class Episode:
     seed: int | None = None
     """Of a run; an agent has only one."""
     unsafe_by_cost: dict[str, float] = field(default_factory=dict)
-    """Share of steps that violate each constraint [%]; not known of episodes that version 0.1 stored."""
+    """Share of steps that violate each constraint [%]; empty where it was not stored."""
     model: dict[str, Any] = field(default_factory=dict)
     """How good the model was on held-out data: nll, r2, ks; r2_horizon on this very episode."""
     fit_seconds: float = 0.0

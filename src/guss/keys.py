@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,9 @@ from guss.compilation import AT_ONCE
 
 FIT = 0
 POLICY_MODEL = 2**18
-OUTCOMES, SUPPORT = 2**19, 2**19 + 1
+"""Of a seed's first state: the untrained model of a policy."""
+BLUR, OUTCOMES, SUPPORT = 2**18, 2**19, 2**19 + 1
+"""Of a fit: noise on states, nets of reward and costs, the sample that shows where the data lie."""
 FIRST_STATE, UPDATE = 2**20, 2**20 + 1
 EVALUATION = 2**21
 Number = int | Int[Array, ""]
@@ -109,8 +112,18 @@ def evaluations(keys: Key[Array, "S"], number: int) -> Key[Array, "S"]:
     return derived(derived(keys, EVALUATION), number)
 
 
+class EpisodeKeys(NamedTuple):
+    """An episode, its reset, its steps, its random actions, and the fit before it."""
+
+    episode: PRNGKeyArray
+    reset: PRNGKeyArray
+    steps: PRNGKeyArray
+    actions: PRNGKeyArray
+    fit: PRNGKeyArray
+
+
 @partial(jax.jit, compiler_options=AT_ONCE)
-def of_agent(key: PRNGKeyArray, number: Int[Array, ""]) -> tuple[PRNGKeyArray, ...]:
-    """Of an agent's key: an episode, its reset, its steps, its random actions, and the fit before it."""
+def of_agent(key: PRNGKeyArray, number: Int[Array, ""]) -> EpisodeKeys:
+    """Of an agent's key: those of an episode."""
     key = episode(key, number)
-    return key, reset(key), steps(key), exploration(key)[1], fit(key)
+    return EpisodeKeys(key, reset(key), steps(key), exploration(key)[1], fit(key))

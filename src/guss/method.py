@@ -38,6 +38,8 @@ class Method(eqx.Module):
     """Whether it learns a model: then it has fields `model`, `net` and `fit`."""
     safe: ClassVar[bool] = False
     """Whether it considers cost; otherwise reward alone."""
+    seed_by_seed: ClassVar[bool] = False
+    """Whether seeds learn one after another, in one program: nets of 2 × 256 of six seeds at once leave the cache."""
     stores_all: ClassVar[bool] = False
     """Whether every episode of an iteration is stored step by step; otherwise the first."""
     defaults: ClassVar[dict[str, Any]] = {}
@@ -86,6 +88,11 @@ class Method(eqx.Module):
         """`update` for every seed."""
         return _update_all(self, states, trajectory, keys)
 
+    def update_alone(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Any]]:
+        """`update_all` for one seed: the `update` of a method that overrides `update_all`."""
+        alone = jax.tree.map(lambda x: x[None], (state, trajectory, key))
+        return jax.tree.map(lambda x: x[0], self.update_all(*alone))
+
     def prepare(
         self, states: PyTree, keys: Key[Array, "S"], before: Callable[[str], Any] | None = None
     ) -> tuple[PyTree, dict[str, Any]]:
@@ -112,11 +119,14 @@ class Method(eqx.Module):
         """Whether what was learned suffices to act."""
         return True
 
-    def compile_ahead(self, ahead: Any, states: PyTree, keys: Key[Array, "S"]) -> None:
-        """Begin to compile in threads (`guss.compilation.Ahead`) what `prepare` runs."""
+    def compile_ahead(
+        self, ahead: Any, states: PyTree, keys: Key[Array, "S"], compile_acting: Callable[[], None]
+    ) -> None:
+        """Begin to compile in threads (`guss.compilation.Ahead`): what `prepare` runs, what acts, what is less urgent.
 
-    def compile_evaluation(self, ahead: Any, states: PyTree, keys: Key[Array, "S"]) -> None:
-        """Begin to compile what is less urgent than acting."""
+        `compile_acting()` begins to compile the episodes or steps in which the method acts.
+        """
+        compile_acting()
 
     def compile_larger(self, ahead: Any, states: PyTree, keys: Key[Array, "S"]) -> None:
         """Begin to compile what larger buffers need, if the next episodes may fill these."""
@@ -126,4 +136,11 @@ class Method(eqx.Module):
 def _update_all(
     method: Method, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
 ) -> tuple[PyTree, dict[str, Array]]:
-    return jax.vmap(method.update)(states, trajectory, keys)
+    return for_all_seeds(method, method.update, states, trajectory, keys)
+
+
+def for_all_seeds(method: Method, do: Callable[..., Any], *arguments: PyTree) -> Any:
+    """What one seed does, for all: at once, or one after another if that is faster."""
+    if method.seed_by_seed:
+        return jax.lax.map(lambda mine: do(*mine), arguments)
+    return jax.vmap(do)(*arguments)

@@ -111,8 +111,12 @@ class ContinuousActions:
 
     def from_outputs(self, outputs: Float[Array, "A"]) -> Float[Array, "A"]:
         """A policy network's outputs, squashed by tanh onto the bounds."""
+        return self.from_unit(jnp.tanh(outputs))
+
+    def from_unit(self, unit: Float[Array, "A"]) -> Float[Array, "A"]:
+        """Numbers in units where the bounds are ±1 as an action, clipped to the bounds."""
         low, high = self.bounds()
-        return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * jnp.tanh(outputs), low, high)
+        return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * unit, low, high)
 
     def encode(self, action: Float[Array, "A"]) -> Float[Array, "A"]:
         """The action as numbers a model takes in."""

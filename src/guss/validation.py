@@ -15,7 +15,7 @@ import numbers
 import reprlib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -56,13 +56,20 @@ def build(cls: type[T], values: Any, what: str) -> T:
     return cls(**table)
 
 
-def checked(kinds: Mapping[str, Any], values: Any, what: str, title: str | None = None) -> dict[str, Any]:
-    """A table of plain values, each as the type of that name in `kinds`; `title`: what it is in a sentence."""
+def checked(
+    kinds: Mapping[str, Any], values: Any, what: str, title: str | None = None, required: Iterable[str] = ()
+) -> dict[str, Any]:
+    """A table of plain values, each as the type of that name in `kinds`; `title`: what it is in a sentence.
+
+    `required`: entries that a table written by guss always has.
+    """
     if not isinstance(values, Mapping):
         raise GussError(f"{what} must be a table of settings, got {received(values)}")
     for name in values:
         if not isinstance(name, str) or name not in kinds:
             raise UnknownNameError(f"setting of {title or what}", str(name), kinds)
+    if missing := [name for name in required if name not in values]:
+        raise GussError(f"{what} has no {', '.join(missing)}; it was not written by this program, or is damaged")
     return {name: convert(value, kinds[name], f"{what}.{name}") for name, value in values.items()}
 
 
@@ -135,6 +142,24 @@ def _one_of(value: Any, kind: Any, entry: str) -> Any:
     if inside:
         raise inside[0]
     raise GussError(f"{entry} must be {in_words(kind)}, got {received(value)}")
+
+
+def check_ranges(instance: Any, what: str, **ranges: str) -> None:
+    """Refuse fields that are not in their interval, such as `gamma="[0, 1]"` or `rate="(0, inf)"`.
+
+    Every entry of a tuple or a table is checked; None passes.
+    """
+    for name, interval in ranges.items():
+        value = getattr(instance, name)
+        parts = list(value.values()) if isinstance(value, Mapping) else value
+        entries = np.asarray([] if parts is None else parts, float)
+        low, high = map(float, interval[1:-1].split(","))
+        above = entries >= low if interval[0] == "[" else entries > low
+        below = entries <= high if interval[-1] == "]" else entries < high
+        if not (above & below).all():
+            least = f"at least {low:g}" if interval[0] == "[" else f"more than {low:g}"
+            wanted = least if high == math.inf else f"in {interval}"
+            raise GussError(f"{what}.{name} must be {wanted}, got {received(value)}")
 
 
 def in_words(kind: Any) -> str:

@@ -274,7 +274,8 @@ def test_damaged_parquet_files_never_end_the_process(tmp_path):
 
 def test_a_checkpoint_is_no_larger_in_memory_than_its_file(tmp_path):
     payload = zipped({"['weights'].npy": npy((10 * MIB,))})
-    header = {"format": checkpoint.FORMAT, "schema": 1, "kind": "run", "bytes": len(payload), "meta": {}}
+    known = {"format": checkpoint.FORMAT, "schema": checkpoint.SCHEMA, "kind": "run"}
+    header = known | {"bytes": len(payload), "meta": {}}
     header["sha256"] = checkpoint._digest(header, payload)
     (tmp_path / "a.ckpt").write_bytes(json.dumps(header).encode() + b"\n" + payload)
     with pytest.raises(GussError, match=rf"a\.ckpt has more than the limit of {len(payload)} bytes that its file has"):

@@ -71,15 +71,6 @@ def test_what_is_carried_out_is_an_action(policy):
             assert set(column.tolist()) == set(range(first, first + count))
 
 
-def test_the_likeliest_action_is_none_less_likely(policy):
-    obs = jax.random.normal(jax.random.key(7), (SIZE,))
-    best, choice = policy.likeliest(obs)[None], policy.choice(obs[None])
-    draws = jax.vmap(lambda key: policy.sample(obs, key))(jax.random.split(jax.random.key(8), 50))
-    top = float(policy.log_prob(choice, best)[0])
-    others = policy.log_prob(Choice(jnp.repeat(choice.outputs, 50, axis=0), choice.log_std), draws)
-    assert top >= float(others.max()) - 1e-5
-
-
 def test_a_net_is_its_layers():
     net = make_net(jax.random.key(0), (2, 4, 3), last=0.5)
     x = np.asarray([[0.3, -0.2], [1.0, 2.0]], np.float32)

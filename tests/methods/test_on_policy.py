@@ -158,5 +158,5 @@ def test_the_multiplier_rises_above_the_limit_and_falls_below():
 
 @pytest.mark.parametrize("wrong", [{"num_envs": 0}, {"batch": 0}, {"epochs": 0}, {"gamma": 1.5}, {"target_kl": 0.0}])
 def test_settings_that_make_no_sense_are_told(wrong):
-    with pytest.raises(GussError, match=f"ppo: {next(iter(wrong))} must be"):
+    with pytest.raises(GussError, match=rf"methods\.ppo\.{next(iter(wrong))} must be"):
         Ppo(pendulum_task(), capacity=0, **wrong)

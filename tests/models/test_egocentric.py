@@ -15,7 +15,7 @@ from guss.constraint import Constraint
 from guss.envs.car import car_task
 from guss.errors import GussError
 from guss.models.egocentric import Egocentric, moved
-from guss.models.factory import ModelSettings, fit_all, make_model
+from guss.models.factory import ModelSettings, fit_all, fit_programs, make_model
 from guss.models.training import Data, FitSettings
 from guss.planners import make_planner
 from guss.planners.engine import Particles, roll_out
@@ -151,7 +151,9 @@ def test_it_learns_the_body_and_predicts_all(ensemble):
     chosen = ModelSettings(hidden=(16,), ensemble=ensemble)
     fresh = jax.vmap(lambda key: make_model("egocentric", task, key, chosen))(KEY[None])
     how = FitSettings(batch=64, max_steps=1500, learning_rate=1e-2, validation=0.2)
-    models, report = fit_all(fresh, fresh, data_of([drive(seed, 40) for seed in range(1, 9)]), KEY[None], how, False)
+    models, report = fit_all(
+        fit_programs(fresh, fresh, data_of([drive(seed, 40) for seed in range(1, 9)]), KEY[None], how, False)
+    )
     assert report.r2.shape == (1, 6)
     assert (np.asarray(report.r2) > 0.98).all()
     assert np.isfinite(np.asarray(report.ks)[0, :2]).all()

@@ -6,11 +6,13 @@ from problems import ACTIONS, make_task
 from test_training import filled, transitions
 
 from guss.errors import GussError
-from guss.models.ensemble import disagreement, make_ensemble
+from guss.models.ensemble import make_ensemble
 from guss.models.mdn import DARMDN, DMDN
+from guss.models.settings import ModelSettings
 from guss.models.training import FitSettings, fit_model
 from guss.planners import make_planner
 from guss.planners.engine import Particles, plan, roll_out
+from guss.validation import build
 
 TASK = make_task(ACTIONS["continuous"])
 OBS, ACTION, KEY = jnp.asarray([0.3, -0.8]), jnp.asarray([0.5, 0.2]), jax.random.key(0)
@@ -80,7 +82,13 @@ def test_members_agree_where_there_are_data_and_disagree_elsewhere():
     assert report.nll.shape == ()  # the mean over members
     assert (np.asarray(report.r2) > 0.8).all()
     obs, action, _ = transitions(200, seed=7)
-    spread = jax.jit(jax.vmap(lambda o, a: disagreement(fitted, o, a)))
+
+    def disagreement(obs, action):
+        zero = jnp.zeros((), jnp.int32)
+        means = jax.vmap(lambda member: member.mean_model().predict(obs, action, KEY, zero))(fitted.members)
+        return jnp.std(means, axis=0)
+
+    spread = jax.jit(jax.vmap(disagreement))
     near, far = spread(obs, action), spread(obs + 15.0, action)
     assert np.asarray(far).mean() > 3 * np.asarray(near).mean()
 
@@ -95,7 +103,7 @@ def test_the_cost_of_a_plan_is_the_maximum_over_members():
 
 
 def test_bad_ensembles_are_told():
-    with pytest.raises(GussError, match="at least 1 member"):
-        make_ensemble(net, KEY, 0)
+    with pytest.raises(GussError, match=r"model\.ensemble must be at least 1, got 0"):
+        ModelSettings(ensemble=0)
     with pytest.raises(GussError, match="Did you mean 'member'"):
-        make_ensemble(net, KEY, 2, "membr")
+        build(ModelSettings, {"ensemble": 2, "propagation": "membr"}, "model")

@@ -11,15 +11,16 @@ from test_egocentric import SCOOTER, data_of, drive, scooter
 
 import guss
 from guss.errors import GussError
-from guss.methods.settings import AgentSettings, settings_from, settings_from_json
+from guss.methods.settings import AgentSettings, settings_from
 from guss.models import MODELS
 from guss.models.evaluation import horizon_r2
-from guss.models.factory import ModelSettings, fit_all, make_model
+from guss.models.factory import ModelSettings, fit_all, fit_programs, make_model
 from guss.models.settings import model_class, settings_for
 from guss.models.training import FitSettings
 from guss.planners import make_planner
 from guss.planners.engine import Particles, plan, roll_out
 from guss.plugins import load_module
+from guss.validation import build
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = {"linear": "linear_model", "random-features": "random_feature_model"}
@@ -41,7 +42,7 @@ def fit(name, **settings):
     keys = jax.random.split(KEY, 2)
     chosen = settings_for(name, {"hidden": (8,)} | settings, "model")
     fresh = jax.jit(jax.vmap(lambda key: make_model(name, TASK, key, chosen)))(keys)
-    models, report = fit_all(fresh, fresh, data, keys, FitSettings(max_steps=100), False)
+    models, report = fit_all(fit_programs(fresh, fresh, data, keys, FitSettings(max_steps=100), False))
     assert jax.tree.structure(models) == jax.tree.structure(fresh)
     return jax.tree.map(lambda x: x[0], models), jax.tree.map(lambda x: x[0], report)
 
@@ -171,4 +172,4 @@ def test_settings_of_a_custom_model_are_checked():
     chosen = settings_from(AgentSettings, preset, "rs", model="linear", net={"ridge": 0.5})
     assert (chosen.net.ridge, chosen.net.degree, chosen.net.ensemble) == (0.5, 2, 5)
     assert settings_from(AgentSettings, {}, **chosen.arguments()).net == chosen.net
-    assert settings_from_json(AgentSettings, chosen.to_json()) == chosen
+    assert build(AgentSettings, chosen.to_json(), "settings") == chosen

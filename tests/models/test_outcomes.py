@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from guss.constraint import Constraint
 from guss.errors import GussError
 from guss.models.calibration import _calibrated
-from guss.models.factory import ModelSettings, fit_all, make_model
+from guss.models.factory import ModelSettings, fit_all, fit_programs, make_model
 from guss.models.outcomes import Behaviour, ModelWithOutcomes, num_outcomes, outcome_targets
 from guss.models.training import Data, FitSettings
 from guss.planners import make_planner
@@ -77,7 +77,7 @@ def learned():
     task = blank_task(constraints=(Constraint("rare"), Constraint("known")))
     keys = jax.random.split(jax.random.key(0), SEEDS)
     fresh = jax.vmap(lambda key: make_model("dmdn", task, key, NET))(keys)
-    models, report = fit_all(fresh, fresh, data_of(), keys, SETTINGS, False, task)
+    models, report = fit_all(fit_programs(fresh, fresh, data_of(), keys, SETTINGS, False, task))
     return task, models, report
 
 
@@ -109,13 +109,15 @@ def test_a_reward_that_never_changes_has_no_r2_and_is_predicted_as_it_is():
     fresh = jax.vmap(lambda key: make_model("dmdn", task, key, ModelSettings(hidden=(8,))))(keys)
     data = data_of(200)
     models, report = fit_all(
-        fresh,
-        fresh,
-        data._replace(outcomes=data.outcomes.at[..., 0].set(1.0)),
-        keys,
-        FitSettings(epochs=3),
-        False,
-        task,
+        fit_programs(
+            fresh,
+            fresh,
+            data._replace(outcomes=data.outcomes.at[..., 0].set(1.0)),
+            keys,
+            FitSettings(epochs=3),
+            False,
+            task,
+        )
     )
     assert np.isnan(np.asarray(report.outcome.reward_r2)).all()
     obs, action, next_obs, _ = draw(5, 50)
@@ -194,7 +196,7 @@ def test_an_event_that_never_happened_is_unlikely_everywhere():
     fresh = jax.vmap(lambda key: make_model("dmdn", task, key, ModelSettings(hidden=(8,))))(keys)
     data = data_of(200)
     data = data._replace(outcomes=data.outcomes[..., jnp.asarray([0, 1, 3])].at[..., 1:].set(0.0))
-    models, report = fit_all(fresh, fresh, data, keys, FitSettings(epochs=20), False, task)
+    models, report = fit_all(fit_programs(fresh, fresh, data, keys, FitSettings(epochs=20), False, task))
     _, chance = predicted(first(models), *draw(5, 500)[:3])
     assert (chance < 0.1).all()
     assert np.isnan(np.asarray(report.outcome.cost_recall)).all()  # there was nothing to find

@@ -10,7 +10,7 @@ from scipy.stats import kstest
 
 from guss.errors import GussError
 from guss.models.evaluation import horizon_r2, ks_from_uniform, r_squared
-from guss.models.factory import fit_all
+from guss.models.factory import fit_all, fit_programs
 from guss.models.mdn import DARMDN, DMDN
 from guss.models.training import Data, FitSettings, append, empty_data, fit_model
 from guss.runs.compile_clock import CompileClock
@@ -131,7 +131,7 @@ def test_seeds_that_settled_wait_for_the_others_unchanged():
     models = jax.vmap(lambda key: DMDN.create(TASK, key, hidden=(8,)))(keys)
     data = jax.tree.map(lambda x: jnp.stack([x] * 3), filled(100))
     settings = FitSettings(loss="nll", epochs=2**30, max_steps=0, warm_steps=0, batch=10, patience=3)
-    _, report = fit_all(models, models, data, keys, settings, jnp.asarray(False))
+    _, report = fit_all(fit_programs(models, models, data, keys, settings, jnp.asarray(False)))
     assert len(set(np.asarray(report.best_epoch).tolist())) > 1  # or nobody waited
     for i in range(3):
         pick = lambda tree, i=i: jax.tree.map(lambda x: x[i], tree)  # noqa: E731
@@ -151,7 +151,7 @@ def test_many_seeds_fit_at_once_as_one_by_one():
     models = jax.vmap(lambda key: DARMDN.create(TASK, key, hidden=(8,)))(jax.random.split(jax.random.key(0), 2))
     data = jax.tree.map(lambda x: jnp.stack([x, x]), filled(200))
     keys = jax.random.split(jax.random.key(3), 2)
-    together, report = fit_all(models, models, data, keys, FitSettings(epochs=5), jnp.asarray(False))
+    together, report = fit_all(fit_programs(models, models, data, keys, FitSettings(epochs=5), jnp.asarray(False)))
     for i in range(2):
         pick = lambda tree, i=i: jax.tree.map(lambda x: x[i], tree)  # noqa: E731
         alone, alone_report = fitted(pick(models), pick(models), pick(data), keys[i], FitSettings(epochs=5))

@@ -128,7 +128,7 @@ def test_an_agent_counts_the_same(stored):
 def test_settings_without_it_are_stored_as_before():
     assert "initial_steps" not in config().to_json()
     assert config(initial_steps=7).to_json()["initial_steps"] == 7
-    with pytest.raises(GussError, match="initial_steps must not be negative, got -1"):
+    with pytest.raises(GussError, match=r"settings\.initial_steps must be at least 0, got -1"):
         config(initial_steps=-1)
     assert RunConfig(env="falls", seeds=(0,), episodes=1, initial_episodes=0, initial_steps=9).initial_steps == 9
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, PyTree
 
 from guss.errors import GussError
 from guss.limits import MAX_BATCH, MAX_WEIGHTS
 from guss.method import Method
+from guss.models.training import check_buffer
 from guss.types import Trajectory
+from guss.validation import check_ranges
 
 
 class PolicyMethod(Method):
@@ -24,8 +24,6 @@ class PolicyMethod(Method):
 
     name: ClassVar[str]
     continuous_only: ClassVar[bool] = False
-    seed_by_seed: ClassVar[bool] = False
-    """Whether seeds learn one after another, in one program: nets of 2 × 256 of six seeds at once leave the cache."""
     defaults: ClassVar[dict[str, Any]] = {"episodes": 1024}
     greedy: bool = eqx.field(static=True, kw_only=True, default=False)
     """Act as once learning is over."""
@@ -33,21 +31,21 @@ class PolicyMethod(Method):
     def __check_init__(self) -> None:
         if self.continuous_only and self.task.actions.dtype != jnp.float32:
             raise GussError(
-                f"{type(self).name} is for continuous actions, and those of {self.task.name!r} are discrete; "
+                f"{self.name} is for continuous actions, and those of {self.task.name!r} are discrete; "
                 f"ppo-lagrangian and cpo take both"
             )
-        for name in ("hidden", "batch"):
-            check_size(f"{type(self).name}: {name}", getattr(self, name, 1))
+        self.check_ranges(**{name: "[1, inf)" for name in ("hidden", "batch") if hasattr(self, name)})
+        widths = (1, *getattr(self, "hidden", ()), 1)
+        MAX_WEIGHTS.check(f"methods.{self.name}.hidden", sum(a * b for a, b in pairwise(widths)))
+        MAX_BATCH.check(f"methods.{self.name}.batch", getattr(self, "batch", 1))
+
+    def check_ranges(self, **ranges: str) -> None:
+        """Refuse settings that are not in their interval, such as `gamma="[0, 1]"`."""
+        check_ranges(self, f"methods.{self.name}", **ranges)
 
     def deployed(self) -> Method:
         """The same policy, as it acts once learning is over."""
         return dataclasses.replace(self, greedy=True)
-
-    def update_all(
-        self, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
-    ) -> tuple[PyTree, dict[str, Any]]:
-        """`update` for every seed: at once, or one after another if that is faster."""
-        return _update_all(self, states, trajectory, keys)
 
 
 def unsafe_of(trajectory: Trajectory) -> Float[Array, "*lead"]:
@@ -60,42 +58,20 @@ def ended_of(trajectory: Trajectory) -> Bool[Array, "*lead"]:
     return trajectory.terminated | trajectory.stopped
 
 
-def check_size(what: str, value: int | tuple[int, ...]) -> None:
-    """Refuse layers and batches without any units, or with more than memory is meant for."""
-    layers = value if isinstance(value, tuple) else (value,)
-    if min(layers, default=1) < 1:
-        raise GussError(f"{what} must be at least 1, got {list(value) if isinstance(value, tuple) else value}")
-    if isinstance(value, tuple):
-        MAX_WEIGHTS.check(what, sum(a * b for a, b in pairwise((1, *value, 1))))
-    else:
-        MAX_BATCH.check(what, value)
+def with_room(method: Method, states: PyTree, steps: int) -> tuple[Method, PyTree]:
+    """The method with buffers for so many steps of a seed, and its states, `[S, …]`; zeros are added to buffers."""
+    capacity = method.capacity
+    while capacity < steps:
+        capacity *= 2
+    if capacity == method.capacity:
+        return method, states
+    check_buffer("an agent's steps", method.task, capacity)
+    larger = dataclasses.replace(method, capacity=capacity)
+    count = len(jax.tree.leaves(states)[0]) if jax.tree.leaves(states) else 1
+    like = jax.eval_shape(jax.vmap(larger.init), jax.random.split(jax.random.key(0), count))
 
+    def padded(x: Any, wanted: Any) -> Any:
+        more = [(0, b - a) for a, b in zip(x.shape, wanted.shape, strict=True)]
+        return jnp.pad(x, more) if x.shape != wanted.shape else x
 
-def check_ranges(method: PolicyMethod, **ranges: tuple[float, float]) -> None:
-    """Refuse settings beyond their range; the ends are allowed."""
-    for name, (low, high) in ranges.items():
-        value = getattr(method, name)
-        if not low <= value <= high:
-            wanted = f"at least {low:g}" if high == math.inf else f"between {low:g} and {high:g}"
-            raise GussError(f"{type(method).name}: {name} must be {wanted}, got {value}")
-
-
-def check_positive(method: PolicyMethod, *names: str) -> None:
-    """Refuse settings that are not more than 0."""
-    for name in names:
-        if not getattr(method, name) > 0.0:
-            raise GussError(f"{type(method).name}: {name} must be more than 0, got {getattr(method, name)}")
-
-
-@jax.jit
-def _update_all(
-    method: PolicyMethod, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
-) -> tuple[PyTree, dict[str, Array]]:
-    return for_all_seeds(method, method.update, states, trajectory, keys)
-
-
-def for_all_seeds(method: PolicyMethod, do: Callable[..., Any], *arguments: PyTree) -> Any:
-    """What one seed does, for all: at once, or one after another if that is faster."""
-    if method.seed_by_seed:
-        return jax.lax.map(lambda mine: do(*mine), arguments)
-    return jax.vmap(do)(*arguments)
+    return larger, jax.tree.map(padded, states, like)

@@ -15,7 +15,6 @@ Deviations from Safety Gym's starter agents: what is said in on_policy.py. As th
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
@@ -23,11 +22,9 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from guss.errors import GussError
 from guss.methods import register_method
-from guss.methods.base import check_ranges
-from guss.methods.nets import Net, Policy, adam_step
-from guss.methods.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, episode_cost, mean_of
+from guss.methods.nets import Policy
+from guss.methods.on_policy import Constrained, OnPolicy, OnPolicyState, episode_cost, mean_of
 from guss.methods.trust_region import Product, Vector, backtrack, cpo_step, trpo_step
 from guss.types import Trajectory, setting
 
@@ -43,9 +40,7 @@ class Trpo(OnPolicy):
     tries: int = setting(10, "How often.")
 
     def __check_init__(self) -> None:
-        check_ranges(self, cg_steps=(1, math.inf), tries=(1, math.inf), damping=(0.0, math.inf))
-        if not 0.0 < self.shrink < 1.0:
-            raise GussError(f"{self.name}: shrink must be in (0, 1), got {self.shrink}")
+        self.check_ranges(cg_steps="[1, inf)", tries="[1, inf)", damping="[0, inf)", shrink="(0, 1)")
 
     def update(
         self, state: OnPolicyState, trajectory: Trajectory, key: PRNGKeyArray
@@ -75,24 +70,19 @@ class Trpo(OnPolicy):
         loss = lambda w: surrogate(w, rows.cost_advantage)  # noqa: E731
         moved, metrics = self.step(flat, product, gain, loss, divergence, cost)
         policy: Policy = unravel(moved)
-        critics = self.rescale_values(state.critics, rows)
-        nets, optimiser = self._learn_values(critics, state.critics_optimiser, rows, key)
+        state = self.rescale_values(state._replace(policy=policy), rows)
+
+        def learn(state: OnPolicyState, draw: Array) -> tuple[OnPolicyState, None]:
+            return self.learn_values(state, jax.tree.map(lambda x: x[draw], rows)), None
+
+        draws = self.draws(rows.weight, key)
+        state, _ = jax.lax.scan(learn, state, draws.reshape(-1, draws.shape[-1]))
         metrics |= {
             "episode_cost": cost,
             "kl": divergence(moved),
             "entropy": mean_of(policy.entropy(policy.choice(rows.obs)), rows.weight),
         }
-        state = state._replace(policy=policy, critics=critics._replace(nets=nets), critics_optimiser=optimiser)
         return self.learn_scale(state, trajectory), metrics | errors
-
-    def _learn_values(self, critics: Any, optimiser: Any, rows: Rows, key: PRNGKeyArray) -> tuple[Net, Any]:
-        def step(going: tuple[Net, Any], draw: Array) -> tuple[tuple[Net, Any], None]:
-            part = jax.tree.map(lambda x: x[draw], rows)
-            gradient = jax.grad(self.value_loss)(going[0], critics, part)
-            return adam_step(going[0], gradient, going[1], self.value_rate), None
-
-        draws = self.draws(rows.weight, key)
-        return jax.lax.scan(step, (critics.nets, optimiser), draws.reshape(-1, draws.shape[-1]))[0]
 
     def step(
         self, flat: Vector, product: Product, gain: Any, loss: Any, divergence: Any, cost: Float[Array, ""]

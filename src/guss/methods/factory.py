@@ -9,8 +9,6 @@ import jax
 from guss.errors import GussError
 from guss.method import Method
 from guss.methods import method_class
-from guss.methods.planning import Planning
-from guss.methods.random import RandomActions
 from guss.methods.settings import AgentSettings
 from guss.models.factory import make_model
 from guss.planners import checked_settings, make_planner
@@ -21,22 +19,16 @@ from guss.types import Model
 def make_method(settings: AgentSettings, task: Task, capacity: int) -> Method:
     """`task`: as the method sees it. `capacity`: steps of a seed in all."""
     cls = method_class(settings.method)
-    if settings.acts_randomly:
-        return RandomActions(task, capacity=capacity)
-    if not cls.plans:
-        own = checked_settings("method", settings.method, cls, settings.planner)
-        model: Any = {"model": settings.model, "net": settings.net, "fit": settings.fit} if cls.model_based else {}
-        return cls(task, capacity=capacity, **model, **own)
-    return make_planning(settings, task, capacity)
-
-
-def make_planning(settings: AgentSettings, task: Task, capacity: int) -> Planning:
-    """The method that plans, with the planner and the model that settings name."""
-    size = {"horizon": settings.horizon, "budget": settings.budget}
-    planner = make_planner(settings.method, task, **size, **settings.planner)
-    fixed = None if settings.learns else _fixed_model(settings, task)
-    how: Any = {"model": settings.model, "net": settings.net, "fit": settings.fit, "capacity": capacity}
-    return Planning(task, planner, fixed, **how)
+    parts: dict[str, Any] = {}
+    if cls.plans:
+        size = {"horizon": settings.horizon, "budget": settings.budget}
+        parts["planner"] = make_planner(settings.method, task, **size, **settings.planner)
+        parts["fixed"] = None if settings.learns else _fixed_model(settings, task)
+    elif not settings.acts_randomly:
+        parts |= checked_settings("method", settings.method, cls, settings.planner)
+    if cls.model_based:
+        parts |= {"model": settings.model, "net": settings.net, "fit": settings.fit}
+    return cls(task, capacity=capacity, **parts)
 
 
 def _fixed_model(settings: AgentSettings, task: Task) -> Model:

@@ -12,21 +12,13 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from guss.models.layers import Dense
 from guss.types import Actions, ContinuousActions
 
 Activation = Callable[[Array], Array]
+Net = tuple[Dense, ...]
 LOG_2PI = 1.8378770664093453
 FURTHEST = 10.0  # standardised observations beyond are cut off
-
-
-class Layer(NamedTuple):
-    """One layer of a network."""
-
-    weight: Float[Array, "fan_in fan_out"]
-    bias: Float[Array, "fan_out"]
-
-
-Net = tuple[Layer, ...]
 
 
 def make_net(key: PRNGKeyArray, sizes: Sequence[int], last: float = 1.0) -> Net:
@@ -34,10 +26,10 @@ def make_net(key: PRNGKeyArray, sizes: Sequence[int], last: float = 1.0) -> Net:
     keys = jax.random.split(key, len(sizes) - 1)
     start = jax.nn.initializers.glorot_uniform()
     layers = [
-        Layer(start(k, (fan_in, fan_out), jnp.float32), jnp.zeros(fan_out))
+        Dense(start(k, (fan_in, fan_out), jnp.float32), jnp.zeros(fan_out))
         for k, (fan_in, fan_out) in zip(keys, pairwise(sizes), strict=True)
     ]
-    return (*layers[:-1], Layer(layers[-1].weight * last, layers[-1].bias))
+    return (*layers[:-1], Dense(layers[-1].weight * last, layers[-1].bias))
 
 
 def apply_net(net: Net, x: Float[Array, "*lead fan_in"], activation: Activation) -> Float[Array, "*lead fan_out"]:
@@ -120,19 +112,11 @@ class Policy(eqx.Module):
         picks = [jax.random.categorical(k, part) for k, part in zip(keys, self._split(choice.outputs), strict=True)]
         return jnp.stack(picks).astype(jnp.int32)
 
-    def likeliest(self, obs: Float[Array, "D"]) -> Shaped[Array, "A"]:
-        """The likeliest action, raw."""
-        choice = self.choice(obs)
-        if choice.log_std is not None:
-            return choice.outputs
-        return jnp.stack([jnp.argmax(part) for part in self._split(choice.outputs)]).astype(jnp.int32)
-
     def executed(self, raw: Shaped[Array, "A"]) -> Shaped[Array, "..."]:
         """A raw action as the system gets it."""
-        if not isinstance(self.actions, ContinuousActions):
-            return self.actions.from_indices(raw)
-        low, high = self.actions.bounds()
-        return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * raw, low, high)
+        if isinstance(self.actions, ContinuousActions):
+            return self.actions.from_unit(raw)
+        return self.actions.from_indices(raw)
 
     def log_prob(self, choice: Choice, raw: Shaped[Array, "*lead A"]) -> Float[Array, "*lead"]:
         """log π of raw actions."""

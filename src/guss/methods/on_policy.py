@@ -8,7 +8,6 @@ from mini-batches.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -16,8 +15,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from guss.methods.base import PolicyMethod, check_positive, check_ranges, ended_of, unsafe_of
-from guss.methods.nets import Net, Policy, Running, apply_net, make_net
+from guss.methods.base import PolicyMethod, ended_of, unsafe_of
+from guss.methods.nets import Net, Policy, Running, adam_step, apply_net, make_net
 from guss.types import Trajectory, setting
 
 REWARD, COST = 0, 1
@@ -102,10 +101,9 @@ class OnPolicy(PolicyMethod):
     normalise: bool = setting(True, "Standardise observations by what was seen so far.")
 
     def __check_init__(self) -> None:
-        most = 10_000  # episodes at once, and passes over them: all are in memory
-        check_ranges(self, num_envs=(1, most), epochs=(1, most), batch=(1, math.inf), gamma=(0.0, 1.0), lam=(0.0, 1.0))
-        check_ranges(self, first_log_std=(-20.0, 5.0))
-        check_positive(self, "target_kl", "value_rate")
+        most = "[1, 10000]"  # episodes at once, and passes over them: all are in memory
+        self.check_ranges(num_envs=most, epochs=most, gamma="[0, 1]", lam="[0, 1]")
+        self.check_ranges(first_log_std="[-20, 5]", target_kl="(0, inf)", value_rate="(0, inf)")
 
     def init(self, key: PRNGKeyArray) -> OnPolicyState:
         """Untrained nets; observations scaled as the task says."""
@@ -169,18 +167,25 @@ class OnPolicy(PolicyMethod):
         rows = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
         return state._replace(scale=state.scale.add(rows, trajectory.valid.reshape(-1).astype(jnp.float32)))
 
-    def rescale_values(self, critics: Critics, rows: Rows) -> Critics:
+    def rescale_values(self, state: OnPolicyState, rows: Rows) -> OnPolicyState:
         """The scale of value targets is that of these episodes; predictions stay as they were."""
         weight = rows.weight[:, None]
         mean = jnp.sum(rows.targets * weight, axis=0) / jnp.sum(weight)
         std = jnp.sqrt(jnp.sum((rows.targets - mean[None]) ** 2 * weight, axis=0) / jnp.sum(weight))
-        return critics.rescaled(mean, jnp.maximum(std, 1e-2))
+        return state._replace(critics=state.critics.rescaled(mean, jnp.maximum(std, 1e-2)))
 
     def value_loss(self, nets: Net, critics: Critics, rows: Rows) -> Float[Array, ""]:
         """Squared error of the standardised values."""
         wanted = (rows.targets - critics.mean[None]) / critics.std[None]
         errors = critics._replace(nets=nets).raw(rows.obs) - wanted.T
         return 0.5 * jnp.sum(errors**2 * rows.weight[None]) / jnp.sum(rows.weight)
+
+    def learn_values(self, state: OnPolicyState, rows: Rows) -> OnPolicyState:
+        """One step of Adam for the value functions."""
+        nets, critics = state.critics.nets, state.critics
+        gradient = jax.grad(self.value_loss)(nets, critics, rows)
+        nets, optimiser = adam_step(nets, gradient, state.critics_optimiser, self.value_rate)
+        return state._replace(critics=critics._replace(nets=nets), critics_optimiser=optimiser)
 
     def draws(self, weight: Float[Array, "N"], key: PRNGKeyArray) -> Array:
         """Mini-batches of row numbers for all epochs, [epochs, steps, batch]: every row about once an epoch.
@@ -208,7 +213,7 @@ class Constrained(OnPolicy):
     cost_limit: float = setting(25.0, "Unsafe steps allowed per 1,000, on average.")
 
     def __check_init__(self) -> None:
-        check_ranges(self, cost_limit=(0.0, math.inf))
+        self.check_ranges(cost_limit="[0, inf)")
 
     @property
     def limit(self) -> float:

@@ -18,7 +18,7 @@ from guss.compilation import AT_ONCE, QUICKLY, Ahead, strong
 from guss.errors import GussError
 from guss.method import Method
 from guss.models.evaluation import diverged, horizon_r2, plain
-from guss.models.factory import fit_all, fit_programs, make_model
+from guss.models.factory import Program, fit_all, fit_programs, make_model
 from guss.models.outcomes import num_outcomes, outcome_targets
 from guss.models.settings import CommonSettings, ModelSettings
 from guss.models.training import Data, FitSettings, append, check_buffer, empty_data, split_rows
@@ -43,6 +43,16 @@ class PlanningState(NamedTuple):
     """Rows of the data that they were last fitted to."""
     fresh: Model | None = None
     """The untrained models, where every fit starts from them."""
+
+    @property
+    def num_rows(self) -> int:
+        """Transitions of a seed that are stored."""
+        return int(np.asarray(self.data.filled)[0])
+
+    @property
+    def was_fitted(self) -> bool:
+        """Whether there is a model to plan with."""
+        return bool((np.asarray(self.fits) > 0).all())
 
 
 class PlanNotes(NamedTuple):
@@ -76,18 +86,21 @@ class Planning(Method):
         """The models."""
         return state.models if self.fixed is None else ()
 
-    def model_of(self, state: PyTree) -> Model:
-        """The model to plan with, for one seed; `state` as `acting` returns it."""
-        return state if self.fixed is None else self.fixed
-
     def begin(self, state: PyTree, key: PRNGKeyArray) -> PyTree:
         """What the planner remembers before the first plan."""
         return self.planner.first_memory()
 
     def plan_inputs(self, state: PyTree) -> tuple[Planner, Model, Task]:
-        """What `engine.plan_one` plans with, for one seed; `state` as `acting` returns it."""
-        model = self.model_of(state)
-        return with_model_inputs(self.planner, model, self.task), model, self.task
+        """What `engine.plan_one` plans with, for one seed; `state` as `acting` returns it.
+
+        The planner has policy inputs standardised by the model, if the task leaves them open.
+        """
+        model = state if self.fixed is None else self.fixed
+        scale = model.policy_inputs()
+        if self.task.policy_inputs is not None or scale is None:
+            return self.planner, model, self.task
+        standardised = lambda p: (p.interface.obs_shift, p.interface.obs_scale)  # noqa: E731
+        return eqx.tree_at(standardised, self.planner, scale), model, self.task
 
     def act(
         self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray
@@ -127,9 +140,7 @@ class Planning(Method):
 
     def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Any]]:
         """`update_all` for one seed."""
-        alone = lambda tree: jax.tree.map(lambda x: x[None], tree)  # noqa: E731
-        states, metrics = self.update_all(alone(state), alone(trajectory), alone(key))
-        return jax.tree.map(lambda x: x[0], (states, metrics))
+        return self.update_alone(state, trajectory, key)
 
     def update_all(
         self, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
@@ -140,13 +151,14 @@ class Planning(Method):
         """
         if not self.learns:
             return states, {}
-        self._check_outcomes(states, trajectory)
+        if states.data.outcomes is not None:
+            check_outcomes(self.task, trajectory)
         metrics: dict[str, Any] = {}
-        filled = int(np.asarray(states.data.filled)[0])
+        filled = states.num_rows
         for number in range(trajectory.valid.shape[1]):
             one: Trajectory = jax.tree.map(lambda x, n=number: np.asarray(x)[:, n], trajectory._replace(aux=()))
             steps = one.valid.shape[1]
-            ahead = self._evaluate(states, one) if (np.asarray(states.fits) > 0).all() else None
+            ahead = self._evaluate(states, one) if states.was_fitted else None
             metrics |= {} if ahead is None else {"r2_horizon": ahead}
             data = states.data
             for start in range(0, steps, self.block):
@@ -172,15 +184,6 @@ class Planning(Method):
         rows = [self._padded(x) for x in (one.obs, one.action, one.next_obs, one.learnable)]
         return np.asarray(_horizon_r2_all(states.models, *rows, self.planner.horizon))
 
-    def _check_outcomes(self, states: PlanningState, trajectory: Trajectory) -> None:
-        """What must be learned must have been observed."""
-        if states.data.outcomes is None:
-            return
-        wanted = outcome_targets(self.task, outcomes_of(self.task, trajectory)[np.asarray(trajectory.learnable)])
-        lacking = np.isnan(wanted).any(axis=0)
-        if lacking.any():
-            raise missing_columns(self.task, lacking)
-
     def _padded(self, x: np.ndarray) -> np.ndarray:
         """A part of an episode as long as a whole one, so that episodes of any length compile nothing again."""
         return np.pad(x, [(0, 0), (0, self.block - x.shape[1]), *[(0, 0)] * (x.ndim - 2)])
@@ -194,14 +197,14 @@ class Planning(Method):
         """
         if not self.learns or (np.asarray(states.fitted) == np.asarray(states.data.filled)).all():
             return states, {}
-        filled = int(np.asarray(states.data.filled)[0])
+        filled = states.num_rows
         if not np.asarray(_num_training(states.data, self.fit)).all():
             usable = int(np.asarray(states.data.use)[:, :filled].sum(axis=1).min())
             raise GussError(
                 f"there is nothing to train a model on: {usable} of {filled} transitions are usable (those "
                 f"marked `skip` are not), and {self.fit.validation:.0%} of them are held out"
             )
-        models, report = fit_all(*(*self._fit_arguments(states, keys), before))
+        models, report = fit_all(self._fit_programs(states, keys), before)
         if not diverged(report).any():
             states = states._replace(models=models, fits=states.fits + 1, fitted=states.data.filled)
         return states, {"report": report}
@@ -225,46 +228,43 @@ class Planning(Method):
 
     def ready(self, states: PyTree) -> bool:
         """Whether there is a model to plan with."""
-        return not self.learns or bool((np.asarray(states.fits) > 0).all())
+        return not self.learns or states.was_fitted
 
-    def _fit_arguments(self, states: PlanningState, keys: Key[Array, "S"]) -> Any:
-        again = np.bool_((np.asarray(states.fits) > 0).all())
+    def _fit_programs(self, states: PlanningState, keys: Key[Array, "S"]) -> list[Program]:
         fresh = states.models if states.fresh is None else states.fresh
-        return (states.models, fresh, states.data, keys, self.fit, again, self.task)
+        again = np.bool_(states.was_fitted)
+        return fit_programs(states.models, fresh, states.data, keys, self.fit, again, self.task)
 
     # ----------------------------------------------------------------------------------------- compiling, and the rest
 
-    def compile_ahead(self, ahead: Ahead, states: PyTree, keys: Key[Array, "S"]) -> None:
-        """Begin to compile the training that `prepare` runs: the programs that take longest, to compile and to run."""
-        if self.learns:
-            for program in fit_programs(*self._fit_arguments(states, keys))[:2]:
-                ahead.start(program.name, program.lower)
-
-    def compile_evaluation(self, ahead: Ahead, states: PyTree, keys: Key[Array, "S"]) -> None:
-        """Begin to compile what follows the training, and what evaluates models on a new episode."""
-        if not self.learns:
-            return
-        for program in fit_programs(*self._fit_arguments(states, keys))[2:]:
+    def compile_ahead(
+        self, ahead: Ahead, states: PyTree, keys: Key[Array, "S"], compile_acting: Callable[[], None]
+    ) -> None:
+        """Begin to compile the training, which takes longest, then planning, then the evaluation of models."""
+        programs = self._fit_programs(states, keys) if self.learns else []
+        for program in programs[:2]:
             ahead.start(program.name, program.lower)
-        if self.planner.horizon <= self.block:
+        compile_acting()
+        for program in programs[2:]:
+            ahead.start(program.name, program.lower)
+        if self.learns and self.planner.horizon <= self.block:
             rows = [jax.ShapeDtypeStruct((x.shape[0], self.block, *x.shape[2:]), x.dtype) for x in states.data[:4]]
             arguments = (states.models, *rows, self.planner.horizon)
             ahead.start(EVALUATION, lambda: _horizon_r2_all.lower(*arguments))
 
     def compile_larger(self, ahead: Ahead, states: PyTree, keys: Key[Array, "S"]) -> None:
         """Begin to compile the fit to buffers of twice the size, if the next episodes may need them."""
-        if not self.learns or int(np.asarray(states.data.filled)[0]) + 2 * self.block <= states.data.use.shape[1]:
+        if not self.learns or states.num_rows + 2 * self.block <= states.data.use.shape[1]:
             return
-        arguments = list(self._fit_arguments(states, keys))
-        arguments[2] = jax.eval_shape(_doubled, states.data)
-        for program in fit_programs(*arguments):
+        larger = states._replace(data=jax.eval_shape(_doubled, states.data))
+        for program in self._fit_programs(larger, keys):
             ahead.start(program.name, program.lower)
 
     def examples(self, states: PyTree) -> list[list[Examples]]:
         """For each seed, what its data say of every learned cost."""
         if not self.learns or states.data.outcomes is None:
             return []
-        filled = int(np.asarray(states.data.filled)[0])
+        filled = states.num_rows
         rows = [np.asarray(x)[:, :filled] for x in (states.data.next_obs, states.data.outcomes, states.data.use)]
         return [learned_examples(self.task, obs[use], told[use]) for obs, told, use in zip(*rows, strict=True)]
 
@@ -309,14 +309,6 @@ def run_episodes(
     return collector.collect(method, (), keys[:, None], on_step=on_step)[0]
 
 
-def with_model_inputs(planner: Planner, model: Model, task: Task) -> Planner:
-    """The planner with policy inputs standardised by the model, if the task leaves them open."""
-    scale = model.policy_inputs()
-    if task.policy_inputs is not None or scale is None:
-        return planner
-    return eqx.tree_at(lambda p: (p.interface.obs_shift, p.interface.obs_scale), planner, scale)
-
-
 def outcomes_of(task: Task, trajectory: Trajectory) -> np.ndarray:
     """Reward, costs, and whether the system ended the episode: [..., 2 + C]; NaN where they are not known."""
     lead = np.shape(trajectory.terminated)
@@ -327,14 +319,18 @@ def outcomes_of(task: Task, trajectory: Trajectory) -> np.ndarray:
     return np.concatenate([np.asarray(x, np.float32) for x in columns], axis=-1)
 
 
-def missing_columns(task: Task, lacking: np.ndarray) -> GussError:
-    """What data lack that a task must learn; `lacking`: whether, for each of `outcome_targets`."""
+def check_outcomes(task: Task, trajectory: Trajectory) -> None:
+    """Raise if data lack, in any row to be learned from, an outcome that the task must learn."""
+    wanted = outcome_targets(task, outcomes_of(task, trajectory)[np.asarray(trajectory.learnable)])
+    lacking = np.isnan(wanted).any(axis=0)
+    if not lacking.any():
+        return
     names = [("reward", "reward")] * (task.reward is None)
     names += [(f"cost of {c.name}", f"cost_{c.name}") for c in task.constraints if c.learned]
     missing = [pair for pair, bad in zip(names, lacking.tolist(), strict=False) if bad]
     what, columns = (list(each) for each in zip(*missing, strict=True))
     them = "them" if len(missing) > 1 else "it"
-    return GussError(
+    raise GussError(
         f"task {task.name!r} must learn the {' and the '.join(what)}, and these data do not have {them} in every row: "
         f"add {', '.join(f'`{name}`' for name in columns)}, or describe {them} in a Task"
     )

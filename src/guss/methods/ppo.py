@@ -21,8 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from guss.methods import register_method
-from guss.methods.base import check_positive
-from guss.methods.nets import Net, Policy, adam_step
+from guss.methods.nets import Policy, adam_step
 from guss.methods.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, episode_cost, mean_of
 from guss.types import Trajectory, setting
 
@@ -32,10 +31,7 @@ STOP = 1.5  # times the target KL
 class _Going(NamedTuple):
     """An update under way."""
 
-    policy: Policy
-    nets: Net
-    policy_optimiser: Any
-    critics_optimiser: Any
+    state: OnPolicyState
     moving: Array
     """False once the policy has moved far enough."""
     passes: Array
@@ -50,7 +46,7 @@ class Ppo(OnPolicy):
     policy_rate: float = setting(3e-4, "Learning rate of the policy.")
 
     def __check_init__(self) -> None:
-        check_positive(self, "clip", "policy_rate")
+        self.check_ranges(clip="(0, inf)", policy_rate="(0, inf)")
 
     def multiplier(self, state: OnPolicyState) -> Float[Array, ""]:
         """λ, what a unit of cost counts in units of reward."""
@@ -63,7 +59,8 @@ class Ppo(OnPolicy):
         cost = episode_cost(trajectory)
         state, metrics = self.update_multiplier(state, cost)
         rows, errors = self.rows(state, trajectory)
-        critics, multiplier = self.rescale_values(state.critics, rows), self.multiplier(state)
+        multiplier = self.multiplier(state)
+        state = self.rescale_values(state, rows)
         before = state.policy.choice(rows.obs)
 
         def objective(policy: Policy, part: Rows) -> Float[Array, ""]:
@@ -74,52 +71,34 @@ class Ppo(OnPolicy):
             return mean_of((gain - multiplier * ratio * part.cost_advantage) / (1.0 + multiplier), part.weight)
 
         def step(going: _Going, draw: Array) -> tuple[_Going, None]:
-            part = jax.tree.map(lambda x: x[draw], rows)
-            uphill = jax.grad(lambda p: -objective(p, part))(going.policy)
-            moved, optimiser = adam_step(going.policy, uphill, going.policy_optimiser, self.policy_rate)
-            keep = lambda new, old: jnp.where(going.moving, new, old)  # noqa: E731
-            downhill = jax.grad(self.value_loss)(going.nets, critics, part)
-            nets, critics_optimiser = adam_step(going.nets, downhill, going.critics_optimiser, self.value_rate)
-            return going._replace(
-                policy=jax.tree.map(keep, moved, going.policy),
-                policy_optimiser=jax.tree.map(keep, optimiser, going.policy_optimiser),
-                nets=nets,
-                critics_optimiser=critics_optimiser,
-            ), None
+            part, old = jax.tree.map(lambda x: x[draw], rows), (going.state.policy, going.state.policy_optimiser)
+            uphill = jax.grad(lambda p: -objective(p, part))(going.state.policy)
+            moved = adam_step(going.state.policy, uphill, going.state.policy_optimiser, self.policy_rate)
+            policy, optimiser = jax.tree.map(lambda new, old: jnp.where(going.moving, new, old), moved, old)
+            state = self.learn_values(going.state, part)
+            return going._replace(state=state._replace(policy=policy, policy_optimiser=optimiser)), None
 
         def one_pass(going: _Going, draws: Array) -> tuple[_Going, Array]:
             going, _ = jax.lax.scan(step, going, draws)
-            kl = mean_of(going.policy.kl(before, going.policy.choice(rows.obs)), rows.weight)
+            policy = going.state.policy
+            kl = mean_of(policy.kl(before, policy.choice(rows.obs)), rows.weight)
             passes = going.passes + going.moving.astype(jnp.float32)
             return going._replace(moving=going.moving & (kl <= STOP * self.target_kl), passes=passes), kl
 
-        draws = self.draws(rows.weight, key)
-        start = _Going(
-            state.policy,
-            critics.nets,
-            state.policy_optimiser,
-            state.critics_optimiser,
-            jnp.asarray(True),
-            jnp.zeros(()),
-        )
-        done, kls = jax.lax.scan(one_pass, start, draws)
-        choice = done.policy.choice(rows.obs)
-        ratio = jnp.exp(done.policy.log_prob(choice, rows.raw) - rows.log_prob)
+        start = _Going(state, jnp.asarray(True), jnp.zeros(()))
+        done, kls = jax.lax.scan(one_pass, start, self.draws(rows.weight, key))
+        policy = done.state.policy
+        choice = policy.choice(rows.obs)
+        ratio = jnp.exp(policy.log_prob(choice, rows.raw) - rows.log_prob)
         far = (jnp.abs(ratio - 1.0) > self.clip).astype(jnp.float32)
-        state = state._replace(
-            policy=done.policy,
-            critics=critics._replace(nets=done.nets),
-            policy_optimiser=done.policy_optimiser,
-            critics_optimiser=done.critics_optimiser,
-        )
         metrics |= {
             "episode_cost": cost,
             "kl": kls[-1],
-            "entropy": mean_of(done.policy.entropy(choice), rows.weight),
+            "entropy": mean_of(policy.entropy(choice), rows.weight),
             "clipped": mean_of(far, rows.weight),
             "passes": done.passes,
         }
-        return self.learn_scale(state, trajectory), metrics | errors
+        return self.learn_scale(done.state, trajectory), metrics | errors
 
     def update_multiplier(self, state: OnPolicyState, cost: Float[Array, ""]) -> tuple[OnPolicyState, dict[str, Array]]:
         """What an iteration's cost does to its price: nothing."""
@@ -135,7 +114,7 @@ class PpoLagrangian(Ppo, Constrained):
     first_price: float = setting(1.0, "λ at the start.")
 
     def __check_init__(self) -> None:
-        check_positive(self, "price_rate", "first_price")
+        self.check_ranges(price_rate="(0, inf)", first_price="(0, inf)")
 
     def init(self, key: PRNGKeyArray) -> OnPolicyState:
         """As PPO's, with the first price."""

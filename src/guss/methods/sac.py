@@ -19,11 +19,11 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from guss.errors import GussError
 from guss.methods import register_method
-from guss.methods.base import PolicyMethod, check_positive, ended_of, unsafe_of
+from guss.methods.base import PolicyMethod, ended_of, unsafe_of
 from guss.methods.nets import LOG_2PI, Net, Running, adam_step, apply_net, make_net
 from guss.models.layers import encoded
 from guss.models.training import Data, append, check_buffer, empty_data
-from guss.types import ContinuousActions, Trajectory, setting
+from guss.types import Trajectory, setting
 from guss.validation import MAX_INT
 
 LOG_STD = (-5.0, 2.0)
@@ -112,12 +112,10 @@ class Sac(PolicyMethod):
     updates: float = setting(1.0, "Updates for every step.")
 
     def __check_init__(self) -> None:
-        check_positive(self, "rate", "updates")
+        self.check_ranges(rate="(0, inf)", updates="(0, inf)", gamma="(0, 1)", tau="(0, 1]")
         if self.updates * self.task.episode_length > MAX_INT:
             raise GussError(f"{self.name}: an episode has at most {MAX_INT} updates, got {self.updates} for every step")
         check_buffer(f"{self.name}: its episodes", self.task, self.capacity)
-        if not 0.0 < self.gamma < 1.0 or not 0.0 < self.tau <= 1.0:
-            raise GussError(f"{self.name}: gamma in (0, 1) and tau in (0, 1], got {self.gamma} and {self.tau}")
 
     @property
     def num_updates(self) -> int:
@@ -173,16 +171,10 @@ class Sac(PolicyMethod):
 
     # ------------------------------------------------------------------------------------------------ acting
 
-    def executed(self, action: Float[Array, "A"]) -> Float[Array, "A"]:
-        """An action in ±1 as the system gets it."""
-        assert isinstance(self.task.actions, ContinuousActions)
-        low, high = self.task.actions.bounds()
-        return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * action, low, high)
-
     def draw(self, nets: SacNets, scale: Running, obs: Float[Array, "D"], noise: Float[Array, "A"]) -> Array:
         """An action by the policy as it is."""
         outputs = apply_net(nets.actor, scale.standardised(obs), jax.nn.relu)
-        return self.executed(squashed(outputs, noise)[0])
+        return self.task.actions.from_unit(squashed(outputs, noise)[0])
 
     def acting(self, state: Any) -> Any:
         """Without the replay buffer."""

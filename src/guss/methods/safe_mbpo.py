@@ -16,7 +16,6 @@ older ones. A branch keeps to one member of the ensemble. Whole episodes, and un
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,14 +24,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from guss import keys as streams
-from guss.errors import GussError
 from guss.limits import MAX_PLAN_STEPS
+from guss.method import for_all_seeds
 from guss.methods import register_method
-from guss.methods.base import check_ranges, for_all_seeds, unsafe_of
+from guss.methods.base import unsafe_of
 from guss.methods.nets import Running
 from guss.methods.sac import Rewards, Sac, SacNets, SacState, drawn, minibatch
 from guss.models.evaluation import FitReport
-from guss.models.factory import ModelSettings, fit_all, make_model
+from guss.models.factory import ModelSettings, fit_all, fit_programs, make_model
 from guss.models.layers import encoded
 from guss.models.settings import CommonSettings
 from guss.models.training import Data, FitSettings
@@ -75,11 +74,10 @@ class SafeMbpo(Sac):
     real_share: float = setting(0.1, "Share of a batch that the system itself went through.")
 
     def __check_init__(self) -> None:
-        check_ranges(self, horizon=(1, math.inf), branches=(1, math.inf), updates_per_round=(1, math.inf))
+        whole = {name: "[1, inf)" for name in ("horizon", "branches", "updates_per_round")}
+        self.check_ranges(**whole, real_share="[0, 1)")
         what = f"{self.name} with {self.branches} branches of {self.horizon} steps"
         MAX_PLAN_STEPS.check(what, self.horizon * self.branches)
-        if not 0.0 <= self.real_share < 1.0:
-            raise GussError(f"{self.name}: real_share must be in [0, 1), got {self.real_share}")
 
     def init(self, key: PRNGKeyArray) -> Any:
         """Untrained nets, an untrained model, nothing seen."""
@@ -171,9 +169,7 @@ class SafeMbpo(Sac):
 
     def update(self, state: Any, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[Any, dict[str, Array]]:
         """`update_all` for one seed."""
-        alone = lambda tree: jax.tree.map(lambda x: x[None], tree)  # noqa: E731
-        states, metrics = self.update_all(alone(state), alone(trajectory), alone(key))
-        return jax.tree.map(lambda x: x[0], (states, metrics))
+        return self.update_alone(state, trajectory, key)
 
     def update_all(
         self, states: SafeMbpoState, trajectory: Trajectory, keys: Key[Array, "S"]
@@ -183,7 +179,8 @@ class SafeMbpo(Sac):
         states = _remember_all(self, states, trajectory)
         unknown = self.task if self.task.unknown else None
         keys_fit, keys_train = jax.vmap(lambda key: jax.random.split(key), out_axes=1)(keys)
-        models, report = fit_all(states.model, states.fresh, states.data, keys_fit, self.fit, again, unknown)
+        programs = fit_programs(states.model, states.fresh, states.data, keys_fit, self.fit, again, unknown)
+        models, report = fit_all(programs)
         states, metrics = _train_all(self, states._replace(model=models), keys_train)
         return states, metrics | model_errors(report)
 

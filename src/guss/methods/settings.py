@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -16,30 +16,11 @@ from guss.models.settings import model_class, setting_types, settings_for
 from guss.models.training import FitSettings
 from guss.planners import PLANNERS, check_plan_size, checked_settings
 from guss.task import LEARNABLE, Task
-from guss.validation import build, check_fields, checked, convert, types_of
+from guss.validation import build, check_fields, check_ranges, checked, convert, types_of
 
 T = TypeVar("T", bound="AgentSettings")
-PRESET: dict[str, Any] = {
-    "env": str,
-    "episodes": int,
-    "target": float,
-    "horizon": int,
-    "budget": int,
-    "initial_episodes": int,
-    "initial_steps": int,
-    "explore": str,
-    "planning_margin": float | dict[str, float],
-    "learned": tuple[str, ...],
-    "hard": tuple[str, ...],
-    "unknown_unsafe": bool,
-    "model": dict[str, Any],
-    "fit": dict[str, Any],
-    "planners": dict[str, dict[str, Any]],
-    "baselines": dict[str, dict[str, Any]],
-}
-"""What a preset may hold."""
-PRESET_TABLES = ("model", "fit", "planners", "baselines")
-PRESET_KEYS = tuple(name for name in PRESET if name not in PRESET_TABLES)
+KINDS = ("planners", "baselines")
+"""Tables of a preset with what it says of single methods."""
 UNKNOWN_EPISODES = 3
 """Random episodes at the start where reward and cost are not known: what is safe must have been met, too."""
 MOST_FIRST_STEPS = 200
@@ -83,32 +64,17 @@ class AgentSettings:
     def __post_init__(self) -> None:
         check_fields(self, "settings")
         object.__setattr__(self, "net", settings_for(self.model, self.net, "settings.net"))
-        self.check_method()
-        for name, unit in (("horizon", "step"), ("budget", "plan")):
-            if getattr(self, name) < 1:
-                raise GussError(f"the {name} must be at least 1 {unit}, got {getattr(self, name)}")
+        check_method(self.method)
+        kind, cls = ("method", self.method_class) if self.is_policy else ("planner", PLANNERS[self.method].item)
+        checked_settings(kind, self.method, cls, self.planner)
+        check_ranges(self, "settings", horizon="[1, inf)", budget="[1, inf)", planning_margin="[0, inf)")
+        check_ranges(self, "settings", initial_episodes="[0, inf)", initial_steps="[0, inf)")
         check_plan_size(self.horizon, self.budget, self.net.num_particles)
-        margins = self.planning_margin if isinstance(self.planning_margin, dict) else {"": self.planning_margin}
-        for name, margin in margins.items():
-            if margin < 0.0:
-                raise GussError(f"a planning_margin is 0 or more, got {margin}{f' for {name!r}' if name else ''}")
-        if self.initial_episodes < 0:
-            raise GussError(f"initial_episodes must not be negative, got {self.initial_episodes}")
-        if self.initial_steps is not None and self.initial_steps < 0:
-            raise GussError(f"initial_steps must not be negative, got {self.initial_steps}")
         if self.explore not in EXPLORE:
             raise UnknownNameError("way to explore", self.explore, EXPLORE)
         for name in self.learned:
             if name not in LEARNABLE:
                 raise UnknownNameError("thing to learn:", name, LEARNABLE)
-
-    def check_method(self) -> None:
-        """Raise on an unknown method, or on settings that it does not have."""
-        check_method(self.method)
-        if self.is_policy:
-            checked_settings("method", self.method, self.method_class, self.planner)
-        else:
-            checked_settings("planner", self.method, PLANNERS[self.method].item, self.planner)
 
     @property
     def method_class(self) -> type[Method]:
@@ -137,14 +103,10 @@ class AgentSettings:
 
     def is_random(self, episode: int, steps: int, episode_length: int) -> bool:
         """Whether an episode's actions are random ones, after so many `steps` in the episodes before it."""
-        if self.acts_randomly:
-            return True
-        return self.method_class.explores_first and self.begins(episode, steps, episode_length)
-
-    def begins(self, episode: int, steps: int, episode_length: int) -> bool:
-        """Whether an episode is one of the first, before there are enough data to learn from."""
         whole = min(self.initial_episodes * episode_length, MOST_FIRST_STEPS)
-        return episode < self.initial_episodes or steps < (whole if self.initial_steps is None else self.initial_steps)
+        enough = whole if self.initial_steps is None else self.initial_steps
+        first = episode < self.initial_episodes or steps < enough
+        return self.acts_randomly or (self.method_class.explores_first and first)
 
     def explores(self) -> str:
         """How random actions follow each other: the random method draws each on its own."""
@@ -190,14 +152,17 @@ class AgentSettings:
         return plain
 
 
+PRESET: dict[str, Any] = {"env": str, "episodes": int, "target": float} | types_of(AgentSettings)
+"""What a preset may hold: settings by name, and tables."""
+for _name in ("method", "planner", "model", "net", "fit"):
+    del PRESET[_name]
+PRESET_KEYS = tuple(PRESET)
+PRESET |= dict.fromkeys(("model", "fit"), dict[str, Any]) | dict.fromkeys(KINDS, dict[str, dict[str, Any]])
+
+
 def checked_preset(preset: Any) -> dict[str, Any]:
     """A preset (the tables of a TOML file) with the types it must have; whatever else it holds raises GussError."""
-    if not isinstance(preset, Mapping):
-        raise GussError(f"a preset is a table of settings, got {type(preset).__name__}")
-    for name in preset:
-        if name not in PRESET:
-            raise UnknownNameError("entry of the preset", str(name), PRESET)
-    found = checked(PRESET, preset, "preset")
+    found = checked(PRESET, preset, "preset", "the preset")
     for name in found.get("planners", {}):
         PLANNERS[name]  # raises on unknown names
     return found
@@ -260,14 +225,9 @@ def _table(values: Any, what: str) -> dict[str, Any]:
 def _method_table(preset: dict[str, Any], method: str) -> dict[str, Any]:
     """What a preset says of one method, its `model` and `fit` as tables."""
     own: dict[str, Any] = {}
-    for kind in ("planners", "baselines"):
+    for kind in KINDS:
         own |= preset.get(kind, {}).get(method, {})
         for name in ("model", "fit"):
             if name in own:
                 own[name] = _table(own[name], f"preset.{kind}.{method}.{name}")
     return own
-
-
-def settings_from_json(cls: type[T], values: Any) -> T:
-    """Settings as they were stored by `to_json`."""
-    return build(cls, values, "settings")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -40,27 +38,27 @@ def signature(planned: Task) -> dict[str, Any]:
     return {
         "observation size": planned.observations.size,
         "actions": _plain_actions(planned.actions),
-        "constraints": [constraint.name for constraint in planned.constraints],
-        "learned outcomes": list(planned.unknown),
+        "constraints": tuple(constraint.name for constraint in planned.constraints),
+        "learned outcomes": tuple(planned.unknown),
     }
 
 
 def check_signature(what: str, stored: dict[str, Any], planned: Task) -> None:
     """Raise a GussError that names what differs between a stored signature and a task as plans see it."""
     mine = signature(planned)
-    different = [name for name in stored if not _alike(stored[name], mine.get(name))]
+    different = [
+        f"{name} {_in_words(stored[name])}, task {planned.name!r} has {_in_words(mine[name])}"
+        for name in SIGNATURE
+        if not _alike(stored[name], mine[name])
+    ]
     if different:
-        each = [
-            f"{name} {_in_words(stored[name])}, task {planned.name!r} has {_in_words(mine.get(name))}"
-            for name in different
-        ]
-        raise GussError(f"{what} was learned with other spaces or constraints than this system's: {'; '.join(each)}")
+        raise GussError(
+            f"{what} was learned with other spaces or constraints than this system's: {'; '.join(different)}"
+        )
 
 
 def with_stored_end(task: Task, stored: dict[str, Any], path: Path) -> Task:
     """The task with the end of episodes learned if the stored model has learned it: it is no property of the system."""
-    if "learned outcomes" not in stored:
-        return task
     knows = END in stored["learned outcomes"]
     if task.learns_end and not knows:
         warn(f"the model in {path} does not know when the system ends an episode early, so plans ignore it")
@@ -68,49 +66,25 @@ def with_stored_end(task: Task, stored: dict[str, Any], path: Path) -> Task:
 
 
 def stored_signature(stored: Stored) -> dict[str, Any]:
-    """The signature in a checkpoint's `meta`; older agents have only their actions, older runs nothing."""
-    meta, what = stored.meta, f"{stored.path}: meta.system"
-    if "system" not in meta:
-        return {"actions": _read_actions(meta["actions"], stored.path)} if meta.get("actions") else {}
-    found = checked(SIGNATURE, meta["system"], what)
-    if "actions" in found:
-        found["actions"] = checked(ACTIONS, found["actions"], f"{what}.actions")
-    return _as_lists(found)
-
-
-def _as_lists(part: Any) -> Any:
-    """Tuples as JSON has them."""
-    if isinstance(part, dict):
-        return {name: _as_lists(value) for name, value in part.items()}
-    return list(part) if isinstance(part, tuple) else part
+    """The signature in a checkpoint's `meta`."""
+    what = f"{stored.path}: meta.system"
+    found = checked(SIGNATURE, stored.meta["system"], what, required=SIGNATURE)
+    return found | {"actions": checked(ACTIONS, found["actions"], f"{what}.actions")}
 
 
 def _plain_actions(actions: Actions) -> dict[str, Any]:
     kind = "continuous" if isinstance(actions, ContinuousActions) else "discrete"
     return {"kind": kind} | {
-        name: [*map(float if kind == "continuous" else int, value)] if isinstance(value, tuple) else value
+        name: tuple(map(float if kind == "continuous" else int, value)) if isinstance(value, tuple) else value
         for name, value in asdict(actions).items()
         if name != "names"  # no model depends on them
     }
 
 
-def _read_actions(text: str, path: Path) -> dict[str, Any]:
-    """Actions from their repr."""
-    try:
-        call = ast.parse(re.sub(r"np\.\w+\(([^()]*)\)", r"\1", text), mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise ValueError("it is no call")
-        values = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
-        raise GussError(f"{path}: meta.actions is not a description of actions: {error}") from error
-    kind = {"kind": "continuous" if call.func.id == "ContinuousActions" else "discrete"}
-    return _as_lists(checked(ACTIONS, kind | values, f"{path}: meta.actions"))
-
-
 def _alike(a: Any, b: Any) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
         return set(a) == set(b) and all(_alike(a[name], b[name]) for name in a)
-    if isinstance(a, list) and isinstance(b, list) and all(isinstance(x, float | int) for x in (*a, *b)):
+    if isinstance(a, tuple) and isinstance(b, tuple) and all(isinstance(x, float | int) for x in (*a, *b)):
         return len(a) == len(b) and bool(np.allclose(a, b, rtol=TOLERANCE, atol=1e-8))
     return bool(a == b)
 
@@ -118,4 +92,4 @@ def _alike(a: Any, b: Any) -> bool:
 def _in_words(part: Any) -> str:
     if isinstance(part, dict):
         return f"{part.get('kind')} ({', '.join(f'{name} {value}' for name, value in part.items() if name != 'kind')})"
-    return (", ".join(part) or "none") if isinstance(part, list) else str(part)
+    return (", ".join(part) or "none") if isinstance(part, tuple) else str(part)

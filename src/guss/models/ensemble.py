@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
-from guss.errors import GussError, UnknownNameError
 from guss.models.training import FitSettings
 from guss.types import Data, FitReport, Model, Outcomes, Pace, Rollout
 
-PROPAGATION = ("member", "resampled")
+Propagation = Literal["member", "resampled"]
 
 
 class Ensemble(Model):
@@ -23,7 +22,7 @@ class Ensemble(Model):
     """
 
     members: Model  # every array with a leading axis E
-    propagation: Literal["member", "resampled"] = eqx.field(static=True, default="member")
+    propagation: Propagation = eqx.field(static=True, default="member")
 
     @property
     def size(self) -> int:
@@ -107,18 +106,7 @@ class Ensemble(Model):
         return Ensemble(members, self.propagation), report._replace(diverged=jnp.any(reports.diverged, axis=0))
 
 
-def make_ensemble(make: Any, key: PRNGKeyArray, size: int, propagation: str = "member") -> Model:
+def make_ensemble(make: Any, key: PRNGKeyArray, size: int, propagation: Propagation = "member") -> Model:
     """`size` models from `make(key)`, each with weights of its own."""
-    if size < 1:
-        raise GussError(f"an ensemble has at least 1 member, got {size}")
-    if propagation not in PROPAGATION:
-        raise UnknownNameError("propagation", propagation, PROPAGATION)
     stacked: Model = jax.vmap(make)(jax.random.split(key, size))
-    return stacked.as_ensemble(lambda members: Ensemble(members, propagation))  # type: ignore[arg-type]
-
-
-def disagreement(model: Ensemble, obs: Float[Array, "D"], action: Shaped[Array, "..."]) -> Float[Array, "D"]:
-    """Standard deviation of the members' mean predictions: what more data would settle."""
-    zero, key = jnp.zeros((), jnp.int32), jax.random.key(0)
-    means = jax.vmap(lambda m: m.mean_model().predict(obs, action, key, zero))(model.members)
-    return jnp.std(means, axis=0)
+    return stacked.as_ensemble(lambda members: Ensemble(members, propagation))

@@ -1,4 +1,4 @@
-"""Learned models by name: made untrained, and fitted for all seeds at once (TRAIN of Alg. 1)."""
+"""Model models by name: made untrained, and fitted for all seeds at once (TRAIN of Alg. 1)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PRNGKeyArray
 
+from guss import keys as streams
 from guss.compilation import AT_ONCE, QUICKLY
 from guss.models.calibration import finish_outcomes
 from guss.models.ensemble import make_ensemble
@@ -32,11 +33,8 @@ from guss.models.training import FitSettings, pace_of, split_rows
 from guss.task import Task
 from guss.types import Data, FitReport, Model, Pace
 
-Learned = Model
 OUTCOMES, DYNAMICS = "fit of reward, cost and end", "fit of the dynamics"
 CALIBRATION = "calibration of reward and cost"
-BEYOND_OUTCOMES = 2**19 + 1  # folded into a key, for the sample of the data
-APART = 2**19  # folded into a key, so that outcome nets do not draw the numbers of the dynamics
 
 
 def make_model(name: str, task: Task, key: PRNGKeyArray, settings: CommonSettings) -> Model:
@@ -54,7 +52,7 @@ def make_model(name: str, task: Task, key: PRNGKeyArray, settings: CommonSetting
     dynamics = make_ensemble(make, key, settings.ensemble, settings.propagation) if many else make(key)
     if not learns_outcomes(task):
         return dynamics
-    key = jax.random.fold_in(key, APART)
+    key = jax.random.fold_in(key, streams.OUTCOMES)
     members = settings.ensemble if many else OUTCOME_MEMBERS
     return make_model_with_outcomes(dynamics, task, key, members, settings.hidden, settings.activation)
 
@@ -67,25 +65,25 @@ class Program(NamedTuple):
     jitted: Any
     arguments: tuple[Any, ...]
 
-    def run(self) -> Any:
-        """Call it."""
-        return self.jitted(*self.arguments)
-
     def lower(self) -> Any:
         """Trace it for such arguments, to be compiled."""
         return self.jitted.lower(*self.arguments)
 
 
 def fit_programs(
-    models: Learned,
-    fresh: Learned,
+    models: Model,
+    fresh: Model,
     data: Data,
     keys: Array,
     settings: FitSettings,
     again: Bool[Array, ""] | np.bool_ | bool,
     task: Task | None = None,
 ) -> list[Program]:
-    """The programs of `fit_all`: the fit of the dynamics; before it, where the task does not know them, of outcomes."""
+    """The programs of `fit_all`: the fit of the dynamics; before it, where the task does not know them, of outcomes.
+
+    Everything has a leading axis S; the seed with the most rows sets the pace. `again`: the weights were fitted before.
+    `task`: the one that `make_model` was given, where outcomes are learned.
+    """
     rows = f" to {data.use.shape[-1]:,} rows"
     if task is None or not learns_outcomes(task):
         return [Program(DYNAMICS + rows, _fit_dynamics, (models, fresh, data, keys, settings, again))]
@@ -100,35 +98,22 @@ def fit_programs(
     ]
 
 
-def fit_all(
-    models: Learned,
-    fresh: Learned,
-    data: Data,
-    keys: Array,
-    settings: FitSettings,
-    again: Bool[Array, ""] | np.bool_ | bool,
-    task: Task | None = None,
-    before: Callable[[str], Any] | None = None,
-) -> tuple[Learned, FitReport]:
-    """Fit the models of all seeds at once; everything has a leading axis S. The seed with the most rows sets the pace.
+def fit_all(programs: list[Program], before: Callable[[str], Any] | None = None) -> tuple[Model, FitReport]:
+    """Fit the models of all seeds by the programs of `fit_programs`. An ensemble's report is its members' mean.
 
-    `again`: the weights were fitted before. `task`: the one that `make_model` was given, where outcomes are learned. An
-    ensemble's report is its members' mean. `before(name)` is called before each program; the one before
-    may still run.
+    `before(name)` is called before each program; the one before may still run.
     """
-    programs = fit_programs(models, fresh, data, keys, settings, again, task)
 
-    def run(program: Program) -> Any:
+    def run(program: Program, *first: Any) -> Any:
         if before is not None:
             before(program.name)
-        return program.run()
+        return program.jitted(*first, *program.arguments[len(first) :])
 
     if len(programs) == 1:
         return run(programs[0])
     nets = run(programs[0])
     dynamics, report = run(programs[1])
-    last = programs[2]
-    nets, outcome, behaviour, support = run(last._replace(arguments=(nets, *last.arguments[1:])))
+    nets, outcome, behaviour, support = run(programs[2], nets)
     return ModelWithOutcomes(dynamics, nets, behaviour, support), report._replace(outcome=outcome)
 
 
@@ -171,7 +156,7 @@ def _train_outcomes(
 
 
 def _member_keys(key: PRNGKeyArray, count: int) -> Array:
-    return jax.random.split(jax.random.fold_in(key, APART), count)
+    return jax.random.split(jax.random.fold_in(key, streams.OUTCOMES), count)
 
 
 @partial(jax.jit, static_argnames="settings", compiler_options=AT_ONCE)
@@ -197,6 +182,6 @@ def _finish(
 
     def support(data: Data, key: Array) -> Support:
         rows = data.use & (jnp.arange(data.use.shape[0]) < data.filled)
-        return Support.of(data.next_obs, rows, jax.random.fold_in(key, BEYOND_OUTCOMES), settings.reach)
+        return Support.of(data.next_obs, rows, jax.random.fold_in(key, streams.SUPPORT), settings.reach)
 
     return nets, outcome, behaviour, jax.vmap(support)(data, keys)

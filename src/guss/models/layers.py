@@ -38,6 +38,13 @@ class Layer(NamedTuple):
     bias: Float[Array, "L fan_out"]
 
 
+class Dense(NamedTuple):
+    """A layer of one net."""
+
+    weight: Float[Array, "fan_in *fan_out"]
+    bias: Float[Array, "*fan_out"]
+
+
 def encoded(actions: Actions, action: Shaped[Array, "..."]) -> Float[Array, "A"]:
     """An action as input of a model: bounds to [−1, 1], choices one-hot."""
     numbers = actions.encode(action)

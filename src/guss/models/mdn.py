@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
 from guss.models import register_model
 from guss.models.evaluation import ks_from_uniform, r_squared
-from guss.models.layers import ACTIVATIONS, Activation, Layer, encoded, softplus
+from guss.models.layers import ACTIVATIONS, Activation, Dense, Layer, encoded, softplus
 from guss.models.mixtures import (
     Loss,
     Mixture,
@@ -267,13 +267,6 @@ class MixtureNet(Model):
             best_epoch=jnp.zeros((), jnp.int32),
             diverged=jnp.zeros((), bool),
         )
-
-
-class Dense(NamedTuple):
-    """A layer of one net."""
-
-    weight: Float[Array, "fan_in *fan_out"]
-    bias: Float[Array, "*fan_out"]
 
 
 class MeanNet(Model):

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
+from guss import keys as streams
 from guss.models.layers import ACTIVATIONS, Activation, Layer, encoded, softplus
 from guss.models.scaling import Scaling
 from guss.models.support import Support
@@ -30,7 +31,6 @@ OUTCOME_MEMBERS = 3
 """Sets of nets where the dynamics are no ensemble: they differ between observed safe and observed unsafe states."""
 MOST_WEIGHT = 100.0
 """An unsafe row weighs at most this much more than a safe one."""
-APART = 2**18  # folded into a key
 BEYOND = 1.25
 """The grid of a learned behaviour reaches this much further than the observed states."""
 
@@ -337,7 +337,7 @@ def blur(data: Data, key: PRNGKeyArray, settings: FitSettings) -> Float[Array, "
     Plans go by predicted states, which are not quite the true ones: what is unsafe is learned from states that are a
     little off, so that probabilities rise before the edge and not at it.
     """
-    return settings.cost_blur * jax.random.normal(jax.random.fold_in(key, APART), data.obs.shape)
+    return settings.cost_blur * jax.random.normal(jax.random.fold_in(key, streams.BLUR), data.obs.shape)
 
 
 def _widened(rewards: Float[Array, "rows"], use: Bool[Array, "rows"], margin: float) -> Float[Array, "2"]:

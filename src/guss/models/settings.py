@@ -13,7 +13,7 @@ from guss.limits import MAX_WEIGHTS
 from guss.models import MODELS
 from guss.models.layers import Activation
 from guss.types import Model, settings_of
-from guss.validation import build, check_fields, received, types_of
+from guss.validation import build, check_fields, check_ranges, received, types_of
 
 ENSEMBLE = ("ensemble", "propagation")
 """Settings of the ensemble, not of its members."""
@@ -36,8 +36,7 @@ class CommonSettings:
         check_fields(self, "model")
         if not self.hidden or min(self.hidden) < 1:
             raise GussError(f"a model needs hidden layers of at least 1 unit, got {self.hidden}")
-        if self.ensemble < 1:
-            raise GussError(f"an ensemble has at least 1 member, got {self.ensemble}")
+        check_ranges(self, "model", ensemble="[1, inf)")
         MAX_WEIGHTS.check(f"a model with hidden layers of {received(list(self.hidden))} units", self.num_weights)
 
     @property
@@ -69,8 +68,7 @@ class ModelSettings(CommonSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.components < 1 or self.particles < 1:
-            raise GussError(f"components and particles must be at least 1, got {self.components} and {self.particles}")
+        check_ranges(self, "model", components="[1, inf)", particles="[1, inf)")
         if self.particles > 1 and self.deterministic:
             raise GussError(
                 f"particles={self.particles} are samples of the model, but plans use its mean (deterministic=true): "

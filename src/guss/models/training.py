@@ -18,13 +18,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from guss.errors import GussError, UnknownNameError
+from guss.errors import UnknownNameError
 from guss.limits import MAX_BATCH, MAX_BUFFER
 from guss.task import Task
 from guss.types import Data as Data
 from guss.types import FitReport, Model
 from guss.types import Pace as Pace
-from guss.validation import check_fields
+from guss.validation import check_fields, check_ranges
 
 LOSSES = ("nll", "beta_nll", "mse")
 BLOCK = 256  # rows evaluated at once
@@ -68,22 +68,10 @@ class FitSettings:
         check_fields(self, "fit")
         if self.loss not in LOSSES:
             raise UnknownNameError("loss", self.loss, LOSSES)
-        for name in ("epochs", "batch", "patience"):
-            if getattr(self, name) < 1:
-                raise GussError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("cost_blur", "reward_margin"):
-            if not getattr(self, name) >= 0.0:
-                raise GussError(f"{name} must not be negative, got {getattr(self, name)}")
+        check_ranges(self, "fit", epochs="[1, inf)", batch="[1, inf)", patience="[1, inf)", reach="(0, inf)")
+        check_ranges(self, "fit", max_steps="[0, inf)", warm_steps="[0, inf)", validation="(0, 1)", beta="[0, inf)")
+        check_ranges(self, "fit", learning_rate="(0, inf)", cost_blur="[0, inf)", reward_margin="[0, inf)")
         MAX_BATCH.check(f"fit.batch = {self.batch}", self.batch)
-        if self.beta < 0.0:
-            raise GussError(f"beta must not be negative, got {self.beta}")
-        if not self.reach > 0.0:
-            raise GussError(f"reach must be more than 0, got {self.reach}")
-        if not 0.0 < self.validation < 1.0 or not self.learning_rate > 0.0 or min(self.max_steps, self.warm_steps) < 0:
-            raise GussError(
-                f"validation must be in (0, 1), learning_rate positive, max_steps and warm_steps not negative; "
-                f"got {self.validation}, {self.learning_rate}, {self.max_steps} and {self.warm_steps}"
-            )
 
 
 def empty_data(

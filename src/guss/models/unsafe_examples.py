@@ -35,10 +35,9 @@ class Examples:
     low: tuple[float, ...]
     """Smallest value in each dimension of the unsafe states; empty if there are none."""
     high: tuple[float, ...]
-    one_sided: tuple[tuple[int, str], ...]
-    """Dimensions in which all unsafe states lie on one side ("low" or "high"), while the other was not explored."""
-    reached: tuple[float, ...]
-    """How far the data reach on that other side, for each of these dimensions."""
+    one_sided: tuple[tuple[int, str, float], ...]
+    """Dimensions in which all unsafe states lie on one side ("low" or "high") while the other was not explored, and how
+    far the data reach on the other side."""
     names: tuple[str, ...] | None = None
     """Of the dimensions."""
 
@@ -61,13 +60,12 @@ class Examples:
                 f"Describe the cost in a Task, bring data with unsafe examples, or plan with --unknown-unsafe"
             )
         if self.kind == "one-sided":
-            return "; ".join(self._side(*each) for each in zip(self.one_sided, self.reached, strict=True))
+            return "; ".join(self._side(*each) for each in self.one_sided)
         if self.kind == "few":
             return f"cost {self.name!r}: only {self.unsafe} of {self.total} observed states are unsafe; {self.region}"
         return None
 
-    def _side(self, side: tuple[int, str], reached: float) -> str:
-        dim, where = side
+    def _side(self, dim: int, where: str, reached: float) -> str:
         there = f"≤ {self.high[dim]:.3g}" if where == "low" else f"≥ {self.low[dim]:.3g}"
         beyond = "above" if where == "low" else "below"
         return (
@@ -104,12 +102,11 @@ def examples_of(name: str, obs: np.ndarray, event: np.ndarray, space: Observatio
     """
     unsafe, safe = obs[event], obs[~event]
     if not len(unsafe):
-        return Examples(name, 0, len(obs), (), (), (), ())
+        return Examples(name, 0, len(obs), (), (), ())
     low, high = unsafe.min(axis=0), unsafe.max(axis=0)
     ends = (-np.inf, np.inf) if space is None else (np.asarray(space.low), np.asarray(space.high))
     lowest, highest = (np.broadcast_to(end, low.shape) for end in ends)
-    sides: list[tuple[int, str]] = []
-    reached: list[float] = []
+    sides: list[tuple[int, str, float]] = []
     for dim in range(obs.shape[1]) if len(safe) else ():
         above = _share_above(unsafe[:, dim], safe[:, dim])
         middle = float(np.median(safe[:, dim]))
@@ -118,14 +115,11 @@ def examples_of(name: str, obs: np.ndarray, event: np.ndarray, space: Observatio
         near = NEAR * (most - least)
         floor, ceiling = _ends(least, most, float(lowest[dim]), float(highest[dim]), near)
         if above >= SEPARATED and least > max(2.0 * middle - low[dim], floor + near):
-            sides.append((dim, "high"))
-            reached.append(least)
+            sides.append((dim, "high", least))
         elif above <= 1.0 - SEPARATED and most < min(2.0 * middle - high[dim], ceiling - near):
-            sides.append((dim, "low"))
-            reached.append(most)
-    ranges = tuple(low.tolist()), tuple(high.tolist())
+            sides.append((dim, "low", most))
     names = None if space is None else space.names
-    return Examples(name, len(unsafe), len(obs), *ranges, one_sided=tuple(sides), reached=tuple(reached), names=names)
+    return Examples(name, len(unsafe), len(obs), tuple(low.tolist()), tuple(high.tolist()), tuple(sides), names)
 
 
 def _ends(least: float, most: float, lowest: float, highest: float, near: float) -> tuple[float, float]:

@@ -25,7 +25,7 @@ def checkpoints(home: Path) -> list[Path]:
 
 def _load(path: Path, kind: str = "run") -> Stored:
     """A checkpoint of a run, its `meta` checked."""
-    required = ("done", "over", "config", *(("report", "diverged") if kind == "final" else ()))
+    required = ("done", "over", "steps", "system", "config", *(("report", "diverged") if kind == "final" else ()))
     return checkpoint.load(path, kind).checked(RUN_META, required)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from guss.collect.datasets import Dataset, read_trace, split_episodes
 from guss.collect.inputs import InputChecker
 from guss.constraint import Constraint
 from guss.errors import GussError
-from guss.methods.factory import make_planning
+from guss.methods.factory import make_method
 from guss.methods.planning import Planning
 from guss.methods.settings import AgentSettings
 from guss.models.evaluation import FitReport, check_fit
@@ -57,7 +57,7 @@ class Log(NamedTuple):
         if not self.settings.learns:
             name, model = self.settings.method, self.settings.model
             raise GussError(f"method {name!r} with model {model!r} learns nothing from data")
-        return make_planning(self.settings, self.task, self.capacity)
+        return cast(Planning, make_method(self.settings, self.task, self.capacity))
 
 
 class FitSummary(NamedTuple):

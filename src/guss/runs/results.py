@@ -9,7 +9,6 @@ from pathlib import Path
 from guss.agent import Agent
 from guss.errors import GussError
 from guss.history import Episode
-from guss.methods.settings import settings_from_json
 from guss.runs.config import RunConfig
 from guss.runs.description import measure_of, read_stored
 from guss.runs.metrics import THRESHOLDS, RunMetrics, run_metrics
@@ -69,6 +68,6 @@ def read_config(home: Path) -> RunConfig:
     stored = read_stored(home)
     if user_code_allowed() and stored.facts is not None:
         load_plugins_of(home, stored.facts.plugins, stored.started_in)
-    config = settings_from_json(RunConfig, stored.config)
+    config = build(RunConfig, stored.config, "settings")
     folder = None if stored.started_in is None else str(stored.started_in)
     return dataclasses.replace(config, started_in=folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +24,6 @@ from guss.envs import EnvSpec
 from guss.errors import GussError
 from guss.methods.factory import make_method
 from guss.methods.signature import check_signature, signature, stored_signature
-from guss.methods.stored_state import restore_state
 from guss.models.evaluation import FitReport, check_fit, diverged
 from guss.models.training import check_buffer
 from guss.models.unsafe_examples import Knowledge
@@ -183,9 +183,8 @@ class Trainer:
             return
         self._compiling = True
         fits = streams.fits(self.keys, self.done)
-        self.method.compile_ahead(self._ahead, self.state, fits)
-        self.collector.compile_ahead(self._ahead, self.method, self.method.acting(self.state), keys)
-        self.method.compile_evaluation(self._ahead, self.state, fits)
+        acting = (self._ahead, self.method, self.method.acting(self.state), keys)
+        self.method.compile_ahead(self._ahead, self.state, fits, partial(self.collector.compile_ahead, *acting))
 
     def _compiling_stage(self, program: str) -> None:
         self.on_stage(f"compiling the {program}")
@@ -284,13 +283,13 @@ class Trainer:
         check_done(stored, self.config.episodes, self.num_envs)
         self.done = stored.meta["done"]
         self.over = self.done >= self.config.episodes or stopped_at_target(stored.meta, self.config)
-        whole = [self.done * self.task.episode_length] * len(self.config.seeds)  # where it is not stored
-        self.steps = np.asarray(stored.meta.get("steps", whole))
+        whole = self.done * self.task.episode_length
+        self.steps = np.asarray(stored.meta["steps"])
         if self.steps.shape != (len(self.config.seeds),):
             raise GussError(f"{stored.path}: meta.steps must be a number for each seed, got {self.steps.tolist()}")
         self.ended_early = bool((self.steps != whole).any())
         longer = stored.meta["config"]["episodes"] < self.config.episodes
-        self.state = restore_state(stored, self.state, grow=longer)
+        self.state = stored.restore(self.state, grow=longer)
 
 
 def _model_r2(metrics: dict[str, Any]) -> float | None:
