@@ -1,42 +1,47 @@
-"""Runs and agents stored by guss 0.1.0 at commit 3615b08, before the redesign of runs and methods.
+"""A run and an agent stored before checkpoints had their present schema (guss 0.1.0 at commit 3615b08).
 
-tests/data/earlier has two runs of two episodes and an agent; `config.json` of each run names its command. EXTENDED are
-the mean rewards of the third episodes that the same commit then played (`guss run --resume RUN --episodes 3`).
+Records are read as ever. Checkpoints are refused with a reason, and nothing is changed; `config.json` of the run in
+tests/data/earlier names the command that made it.
 """
 
+import hashlib
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import guss
+from guss.errors import GussError
 from guss.runs.evaluation import evaluate
 from guss.runs.extension import Extension
-from guss.runs.rows import read_episodes
 from guss.runs.run import resume
 
 STORED = Path(__file__).parents[1] / "data" / "earlier"
-EXTENDED = {"safe-pendulum-guss-a1cb7ebc": -7.482318384647369, "safe-pendulum-ppo-d3a8232d": -7.83834924697876}
+NAME = "safe-pendulum-guss-a1cb7ebc"
+REASON = r"has schema 1, this version of guss reads schema 2; use the version of guss that wrote it"
 
 
-@pytest.mark.parametrize("name", EXTENDED)
-def test_an_earlier_run_continues_as_it_would_have(name, tmp_path):
-    """Up to rounding, since compilers and machines differ."""
-    home = tmp_path / name
-    shutil.copytree(STORED / name, home)
-    before = (home / "episodes.jsonl").read_bytes()
-    resume(home, more=Extension(episodes=3))
-    assert (home / "episodes.jsonl").read_bytes().startswith(before)
-    last = read_episodes(home)[-1]
-    assert last["episode"] == 2
-    assert last["mean_reward"] == pytest.approx(EXTENDED[name], rel=1e-2)
-    assert evaluate(home, 1).trained_episodes == 3
+def digests(home):
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in home.rglob("*") if path.is_file()}
 
 
-def test_an_earlier_agent_is_loaded_and_acts():
-    agent = guss.Agent.load(STORED / "agent.ckpt", "safe-pendulum")
-    assert [episode.phase for episode in agent.history] == ["random", "plan"]
-    action = agent.act(np.asarray([1.0, 0.0, 0.0], np.float32))
-    assert action.shape == (1,)
-    assert np.isfinite(action).all()
+def test_records_of_an_earlier_version_are_read():
+    run = guss.Run(STORED / NAME)
+    assert [episode.phase for episode in run.episodes] == ["random", "plan"]
+    assert run.metrics.mar.shape == (1,)
+    assert run.config.horizon == 3
+
+
+@pytest.mark.parametrize("use", [lambda home: resume(home, more=Extension(episodes=3)), lambda home: evaluate(home, 1)])
+def test_a_checkpoint_of_an_earlier_version_is_refused_and_kept(use, tmp_path):
+    home = tmp_path / NAME
+    shutil.copytree(STORED / NAME, home)
+    before = digests(home)
+    with pytest.raises(GussError, match=REASON):
+        use(home)
+    assert digests(home) == before
+
+
+def test_an_agent_of_an_earlier_version_is_refused():
+    with pytest.raises(GussError, match=REASON):
+        guss.Agent.load(STORED / "agent.ckpt", "safe-pendulum")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -120,20 +119,20 @@ class Run:
         """Run, then say what came out and where it is."""
         prepare(self.plugin)
         from guss.cli.display import print_run_summary
-        from guss.progress import make_console
+        from guss.progress import RunProgress, make_console
         from guss.runs.extension import Extension
         from guss.runs.loggers import check_writers
         from guss.runs.results import read_config
-        from guss.runs.run import resume, run
+        from guss.runs.run import new_run, reopened_run, train
         from guss.runs.store import run_folder
 
         check_writers(self.log)
-        others = []
+        console, others = make_console(stderr=True, quiet=self.quiet), []
         if self.resume is not None:
             self._check_resume()
             home, config = self.resume, read_config(self.resume)
             more = Extension(self.episodes, self.target, command_provenance())
-            start = partial(resume, home, previous=self.previous, more=more)
+            opened = reopened_run(home, previous=self.previous, more=more)
         else:
             if self.columns and not self.data:
                 raise GussError("--columns names columns of data files: it needs --data")
@@ -141,10 +140,11 @@ class Run:
             config = self._config(self.method, data)
             others = [self._config(method, None) for method in self.against]
             home = run_folder(self.out, config.env, config.method, config.to_json())
-            start = partial(run, config, self.out, origin=command_provenance(), data=data, overwrite=self.overwrite)
+            opened = new_run(config, self.out, origin=command_provenance(), data=data, overwrite=self.overwrite)
         episodes = self.episodes or config.episodes
         warn_if_random(config, episodes)
-        self._train(home, episodes, partial(start, logs=self.log))
+        with resumable(home), RunProgress(console, episodes) as progress, opened as (home, trainer):
+            train(home, trainer, self.log, **progress.callbacks())
         from guss.reports.inventory import read_record
         from guss.reports.run_summary import summarise_record, write_figures  # slow to import, so not before the run
 
@@ -159,16 +159,9 @@ class Run:
         elif not self.quiet:
             print_run_summary(make_console(), summaries, files)
 
-    def _train(self, home: Path, episodes: int, start: Callable[..., Any], name: str = "") -> None:
-        """Start or resume a run and train it to its end, with progress on standard error."""
-        from guss.progress import RunProgress, make_console
-
-        console = make_console(stderr=True, quiet=self.quiet)
-        with resumable(home), RunProgress(console, episodes, name) as progress:
-            start(**progress.callbacks())
-
     def _compared(self, config: RunConfig) -> Path:
         """The run to compare with: the one stored, resumed if it is not finished, or a new one."""
+        from guss.progress import RunProgress, make_console
         from guss.runs.run import resume, run
         from guss.runs.store import run_folder
 
@@ -176,7 +169,9 @@ class Run:
         start = partial(run, config, self.out, origin=command_provenance(), overwrite=self.overwrite)
         if (home / "config.json").exists() and not self.overwrite:
             start = partial(resume, home)
-        self._train(home, config.episodes, start, config.method)
+        console = make_console(stderr=True, quiet=self.quiet)
+        with resumable(home), RunProgress(console, config.episodes, config.method) as progress:
+            start(**progress.callbacks())
         return home
 
     def _replay(self, home: Path) -> list[Path]:

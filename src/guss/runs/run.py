@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,6 +65,37 @@ def run(
     what the run stores about where it comes from. The others as in `Watchers`, or None.
     """
     check_writers(logs)
+    with new_run(config, out, data=data, overwrite=overwrite, origin=origin) as (home, trainer):
+        return train(home, trainer, logs, **watchers)
+
+
+def resume(
+    path: Path | str,
+    *,
+    previous: bool = False,
+    more: Extension | None = None,
+    logs: Sequence[str] = (),
+    **watchers: Any,
+) -> Run:
+    """Resume an interrupted run; it ends as if it had never been interrupted.
+
+    `previous`: from the checkpoint before the last one. `more`: extend it, also if it is finished.
+    """
+    check_writers(logs)
+    with reopened_run(path, previous=previous, more=more) as (home, trainer):
+        return train(home, trainer, logs, **watchers)
+
+
+@contextlib.contextmanager
+def new_run(
+    config: RunConfig,
+    out: Path | str,
+    *,
+    data: Dataset | None = None,
+    overwrite: bool = False,
+    origin: dict[str, Any] | None = None,
+) -> Iterator[tuple[Path, Trainer]]:
+    """The folder of a new run, locked and without records, and its trainer; arguments as of `run`."""
     if config.data != (None if data is None else digest_of(data)):
         raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
     home = run_folder(Path(out), config.env, config.method, config.to_json())
@@ -89,22 +120,14 @@ def run(
             write_start(home, data)
             write_new(home, config, trainer.task, origin or provenance("guss.run"), sources)
             sync_folder(home.parent)
-        return train(home, trainer, watchers, logs)
+        yield home, trainer
 
 
-def resume(
-    path: Path | str,
-    *,
-    previous: bool = False,
-    more: Extension | None = None,
-    logs: Sequence[str] = (),
-    **watchers: Any,
-) -> Run:
-    """Resume an interrupted run; it ends as if it had never been interrupted.
-
-    `previous`: from the checkpoint before the last one. `more`: extend it, also if it is finished.
-    """
-    check_writers(logs)
+@contextlib.contextmanager
+def reopened_run(
+    path: Path | str, *, previous: bool = False, more: Extension | None = None
+) -> Iterator[tuple[Path, Trainer]]:
+    """The folder of a stored run, locked, and its trainer as after the last checkpoint; arguments as of `resume`."""
     home, config = Path(path), read_config(Path(path))
     if any((home / name).exists() for name in PACKED):
         raise GussError(
@@ -135,10 +158,10 @@ def resume(
                 more.store(home, before, config)
             if not trainer.over and not is_final(home, trainer.done):
                 (home / FINAL).unlink(missing_ok=True)
-        return train(home, trainer, watchers, logs)
+        yield home, trainer
 
 
-def train(home: Path, trainer: Trainer, watchers: dict[str, Any], logs: Sequence[str]) -> Run:
+def train(home: Path, trainer: Trainer, logs: Sequence[str] = (), **watchers: Any) -> Run:
     """Episodes until the run is over, then the final models.
 
     Records first, then the checkpoint: what was recorded after it is done again when the run is resumed.
