@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ACTIONS, make_task
+from helpers.problems import ACTIONS, make_task
 
 from guss import Agent, Transition
 from guss.envs.pendulum import SafePendulumEnv, pendulum_task

@@ -92,7 +92,7 @@ FILES = {
 @pytest.mark.parametrize("command", FILES)
 def test_commands_check_their_file_first(tmp_path, guss_here, command):
     sys.path.insert(0, str(Path(__file__).parent / "reports"))
-    from stored import store
+    from helpers.stored import store
 
     shutil.copytree(store(tmp_path / "runs", name="run"), tmp_path / "run")
     (tmp_path / "file").write_text("")

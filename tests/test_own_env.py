@@ -1,6 +1,6 @@
 """An environment of the user's own, from the command line, without a Task: reward and cost are learned."""
 
-from custom_env_runs import beats_random
+from helpers.custom_env_runs import beats_random
 
 
 def test_a_continuous_environment_beats_random_in_reward_and_cost(guss_command, tmp_path):

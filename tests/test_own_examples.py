@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from custom_env_runs import beats_random
+from helpers.custom_env_runs import beats_random
 
 ROOT = Path(__file__).resolve().parents[1]
 

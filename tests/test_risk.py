@@ -1,9 +1,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from helpers.problems import ACTIONS, make_task, nowhere_unsafe
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import ACTIONS, make_task, nowhere_unsafe
 
 from guss import risk
 from guss.constraint import Constraint

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ACTIONS, make_task, nowhere_unsafe
+from helpers.problems import ACTIONS, make_task, nowhere_unsafe
 
 from guss.constraint import Constraint, as_function, with_params
 from guss.envs.toy import ToyLayout, toy_task

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
-from problems import ACTIONS, make_task
+from helpers.problems import ACTIONS, make_task
 
 from guss import Agent, Constraint, Transition
 from guss.collect.inputs import HostSystem

@@ -2,9 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.problems import ACTIONS
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import ACTIONS
 
 from guss.errors import GussError
 from guss.types import ContinuousActions, DiscreteActions, Observations

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
+from helpers.problems import ACTIONS, make_task
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from problems import ACTIONS, make_task
 
 from guss.agent import Agent
 from guss.collect.datasets import Dataset, logged

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ACTIONS, make_task
+from helpers.problems import ACTIONS, make_task
 
 from guss.envs.toy import SafeToyEnv, toy_task
 from guss.errors import GussError

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ACTIONS, make_task
+from helpers.problems import ACTIONS, make_task
 
 from guss.constraint import Constraint, with_params
 from guss.envs.thresholds import find_thresholds

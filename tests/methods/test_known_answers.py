@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from take_it_or_leave_it import BEST, SHARE, choice_task, reward_and_cost
+from helpers.take_it_or_leave_it import BEST, SHARE, choice_task, reward_and_cost
 
 from guss.collect.compiled import CompiledCollector
 from guss.envs.pendulum import pendulum_task

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.problems import ACTIONS, make_task
 from helpers.short_runs import resume_run, run_one
-from problems import ACTIONS, make_task
 
 import guss
 from guss import keys as streams
@@ -43,7 +43,7 @@ from guss.types import Trajectory, Transition
 if "GUSS_TEST_PLUGIN" in os.environ:  # a method of your own, held to the same contract
     load_module(os.environ["GUSS_TEST_PLUGIN"])
 
-PLUGIN = Path(__file__).with_name("steady.py")
+PLUGIN = Path(__file__).parents[1] / "helpers" / "steady.py"
 CUSTOM = "steady"
 SEEDS, STEPS = (3, 4), 5
 TASK = make_task(ACTIONS["continuous"])

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ACTIONS
+from helpers.problems import ACTIONS
 from scipy import stats
 
 from guss.methods.nets import Choice, Policy, apply_net, make_net

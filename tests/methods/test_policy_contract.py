@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ACTIONS, make_task
+from helpers.problems import ACTIONS, make_task
 
 from guss.collect.compiled import CompiledCollector
 from guss.collect.trajectories import episode, episode_metrics

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.problems import ACTIONS, make_task
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import ACTIONS, make_task
 
 from guss.constraint import Constraint
 from guss.errors import GussError

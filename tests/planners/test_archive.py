@@ -2,9 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.reference import Collection
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import Collection
 from scipy.stats import chisquare
 from test_risk import scores_of
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ACTIONS, make_task
+from helpers.problems import ACTIONS, make_task
 from test_engine import Crowd
 from test_risk import scores_of
 

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ACTIONS, make_task
+from helpers.problems import ACTIONS, make_task
 from scipy.stats import chisquare, kstest, truncnorm
 from test_risk import scores_of
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import ACTIONS, CHOICE, land_on_choice, looked_up, make_task
+from helpers.problems import ACTIONS, CHOICE, land_on_choice, looked_up, make_task
 from test_types import within
 
 from guss.constraint import Constraint, with_params

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.problems import ACTIONS, make_task
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import ACTIONS, make_task
 from scipy.stats import chi2, chisquare
 from test_risk import scores_of
 

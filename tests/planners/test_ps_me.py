@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.problems import ACTIONS, make_task
+from helpers.reference import Fronts
 from hypothesis import given, settings
-from problems import ACTIONS, make_task
-from reference import Fronts
 from scipy.stats import chisquare
 from test_archive import CAPACITY, SIZES, generations
 from test_risk import scores_of

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.reference import Collection, walk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import Collection, walk
 
 from guss.envs.toy import ToyLayout, toy_task
 from guss.models.oracle import Oracle

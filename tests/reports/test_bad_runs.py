@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from stored import store
+from helpers.stored import store
 from test_report import RISING, payload_in
 
 from guss.errors import GussError

@@ -5,9 +5,9 @@ import json
 import re
 
 import pytest
+from helpers.stored import store
 from markdown_it import MarkdownIt
 from rich.console import Console
-from stored import store
 from test_labels import add_facts
 from test_report import MAPS, RISING, payload_in
 

@@ -5,8 +5,8 @@ import json
 
 import numpy as np
 import pytest
+from helpers.stored import store
 from rich.console import Console
-from stored import store
 from test_report import MAPS, RISING, payload_in
 
 from guss.reports.escapes import file_stem

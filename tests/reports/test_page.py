@@ -5,7 +5,7 @@ import math
 import re
 
 import pytest
-from page_payload import HOSTILE, payload
+from helpers.page_payload import HOSTILE, payload
 from playwright.sync_api import expect
 
 from guss.errors import GussError

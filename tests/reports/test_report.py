@@ -11,8 +11,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from helpers.stored import store
 from rich.console import Console
-from stored import store
 
 from guss.cli.table_display import print_report
 from guss.reports.page import build_page

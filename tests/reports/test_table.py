@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from stored import store
+from helpers.stored import store
 
 from guss.errors import GussError
 from guss.reports.curves import curve_of, far_apart, level_of, thinned
