@@ -36,7 +36,7 @@ class Row:
     threads: int
 
 
-def in_words(row: dict[str, Any]) -> tuple[str, str, str]:
+def row_text(row: dict[str, Any]) -> tuple[str, str, str]:
     """Our time, the peer's, and how they compare."""
     ours, peer = (f"{row[f'{who}_ms']:.2f} ms ({row[f'{who}_median_ms']:.2f})" for who in ("ours", "peer"))
     return ours, peer, f"{row['ratio']:.2f} × the limit" if row["peer"] == LIMIT else f"{row['ratio']:.1f} × faster"

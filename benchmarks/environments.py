@@ -55,7 +55,7 @@ def _seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def in_words(found: dict[str, Any]) -> str:
+def environment_text(found: dict[str, Any]) -> str:
     """As a sentence."""
     return (
         f"{found['env']}, one thread: {found['steps_per_second']:,.0f} steps/s at best, "

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import FITS, PLANS, label
-from benchmarks.clock import LIMIT, Worker, compare, in_words
-from benchmarks.environments import environments
-from benchmarks.environments import in_words as environment_text
+from benchmarks.clock import LIMIT, Worker, compare, row_text
+from benchmarks.environments import environment_text, environments
 from benchmarks.scaling import AXES, measure
 from benchmarks.startup import startup
 from benchmarks.tables import draw_scaling, growth, markdown
@@ -140,7 +139,7 @@ def main() -> None:
             rows = measure_case(name, seeds, args.peers, args.seconds, args.threads)
             results.add_case(label(name, seeds), rows)
             for row in rows:
-                ours, peer, ratio = in_words(row)
+                ours, peer, ratio = row_text(row)
                 print(f"  {ours}; {row['peer']} {peer}: {ratio}", flush=True)
     if "startup" in wanted:
         results.add("startup", startup=startup())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmarks.clock import LIMIT, in_words
-from benchmarks.environments import in_words as environment_text
+from benchmarks.clock import LIMIT, row_text
+from benchmarks.environments import environment_text
 from benchmarks.scaling import AXES, exponent
 from guss.reports.escapes import markdown_table
 from guss.reports.style import new_figure, save_figure
@@ -33,7 +33,7 @@ def markdown(rows: list[dict[str, Any]], details: dict[str, Any]) -> str:
     ]
     cases = []
     for row in rows:
-        ours, peer, said = in_words(row)
+        ours, peer, said = row_text(row)
         cases.append((row["case"], ours, row["peer"], peer, f"at {said}" if row["peer"] == LIMIT else said))
     lines += markdown_table(["case", "guss", "against", "takes", "guss is"], cases)
     if startup := details.get("startup"):

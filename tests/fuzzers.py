@@ -21,11 +21,11 @@ from mutations import array, broken, changed, misspelled, toml, weird
 from reports.stored import store
 
 from guss import Agent, agent_file, checkpoint
-from guss.cli.fit import Fit
+from guss.cli.fit import FitCommand
 from guss.cli.main import parse
 from guss.cli.options import parse_settings
-from guss.cli.plan import Plan
-from guss.cli.run import Run
+from guss.cli.plan import PlanCommand
+from guss.cli.run import RunCommand
 from guss.collect.datasets import Dataset, logged, read_traces, write_trace
 from guss.collect.inputs import InputChecker, costs_in_order
 from guss.collect.tables import write_columns
@@ -190,13 +190,13 @@ class Flags(Fuzzer):
 
     def run(self, given: list[str], rng: random.Random) -> None:
         command = parse(given)
-        if isinstance(command, Run) and command.resume is None:
+        if isinstance(command, RunCommand) and command.resume is None:
             use_config(command._config(command.method, None), rng)
-        elif isinstance(command, Fit):
+        elif isinstance(command, FitCommand):
             check_seed(command.seed)
             how: Any = {"net": parse_settings(command.net), "fit": parse_settings(command.fit)}
             settings_from(AgentSettings, {}, "guss", **how, model=command.model, horizon=command.horizon)
-        elif isinstance(command, Plan):
+        elif isinstance(command, PlanCommand):
             check_seed(command.seed)
             how = {"horizon": command.horizon, "budget": command.budget, **parse_settings(command.set)}
             make_planner(command.method, find_env(command.env).make_task(), **how)

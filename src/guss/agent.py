@@ -30,7 +30,7 @@ from guss.collect.inputs import InputChecker, read_logged, resolve
 from guss.collect.trajectories import episode_metrics, hard_violations
 from guss.compilation import Ahead, begin_programs, strong
 from guss.errors import GussError, warn
-from guss.explanation import Choice, Explanation, explain
+from guss.explanation import Decision, Explanation, explain
 from guss.history import Episode, OpenEpisode, is_initial, model_record
 from guss.method import Method
 from guss.methods.base import with_room
@@ -96,7 +96,7 @@ class Agent:
         self.num_observed = 0
         """Transitions that the method was given to learn from, with those of logged data."""
         self.last_plan: Diagnostics | None = None
-        self._choice: Choice | None = None
+        self._choice: Decision | None = None
         self._report: FitReport | None = None
         self._knowledge = Knowledge()
         self._open = OpenEpisode()
@@ -171,7 +171,7 @@ class Agent:
             action, search = self._decide(array)
         self._open.acts += 1
         self._open.plan_seconds += time.perf_counter() - started
-        self._choice = Choice(self.phase, self.episode, step, array, np.asarray(action), self.task, *search)
+        self._choice = Decision(self.phase, self.episode, step, array, np.asarray(action), self.task, *search)
         return self.inputs.outward(action)
 
     def _decide(self, obs: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:

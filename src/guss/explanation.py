@@ -28,7 +28,7 @@ ALIKE = 0.01
 """Share of an action's range up to which two plans begin alike."""
 
 
-class Choice(NamedTuple):
+class Decision(NamedTuple):
     """What an agent's `act` did, and all that is needed to search again."""
 
     phase: str
@@ -221,7 +221,7 @@ def _search_again(
 # ---------------------------------------------------------------------------------------------------- the explanation
 
 
-def explain(decision: Choice | None) -> Explanation:
+def explain(decision: Decision | None) -> Explanation:
     """Why this was decided; None: nothing was."""
     if decision is None:
         raise GussError(
@@ -266,7 +266,7 @@ def _named(labels: Sequence[str], values: Any) -> dict[str, float]:
     return dict(zip(labels, np.ravel(values).astype(float).tolist(), strict=True))
 
 
-def _approaches(task: Task, decision: Choice, path: np.ndarray) -> tuple[Approach, ...]:
+def _approaches(task: Task, decision: Decision, path: np.ndarray) -> tuple[Approach, ...]:
     """The predicted value nearest to each limit, or farthest beyond it."""
     states = np.concatenate([decision.obs[None], path.reshape(-1, path.shape[-1])])
     states = states[np.isfinite(states).all(axis=1)]

@@ -52,7 +52,7 @@ def build(cls: type[T], values: Any, what: str) -> T:
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and field.name not in table:
-            raise GussError(f"{what}.{field.name} is missing; it must be {in_words(types_of(cls)[field.name])}")
+            raise GussError(f"{what}.{field.name} is missing; it must be {type_text(types_of(cls)[field.name])}")
     return cls(**table)
 
 
@@ -104,7 +104,7 @@ def convert(value: Any, kind: Any, entry: str) -> Any:
         return value if isinstance(value, kind) else build(kind, value, entry)
     elif kind in WORDS and _is(value, kind):
         return _plain(value, kind, entry)
-    raise GussError(f"{entry} must be {in_words(kind)}, got {received(value)}")
+    raise GussError(f"{entry} must be {type_text(kind)}, got {received(value)}")
 
 
 def _is(value: Any, kind: Any) -> bool:
@@ -141,7 +141,7 @@ def _one_of(value: Any, kind: Any, entry: str) -> Any:
     inside = [error for error in problems if not str(error).startswith(f"{entry} must be ")]
     if inside:
         raise inside[0]
-    raise GussError(f"{entry} must be {in_words(kind)}, got {received(value)}")
+    raise GussError(f"{entry} must be {type_text(kind)}, got {received(value)}")
 
 
 def check_ranges(instance: Any, what: str, **ranges: str) -> None:
@@ -162,11 +162,11 @@ def check_ranges(instance: Any, what: str, **ranges: str) -> None:
             raise GussError(f"{what}.{name} must be {wanted}, got {received(value)}")
 
 
-def in_words(kind: Any) -> str:
+def type_text(kind: Any) -> str:
     """A type as errors say it."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(in_words(each) for each in arguments)
+        return " or ".join(type_text(each) for each in arguments)
     if origin is typing.Literal:
         return "one of " + ", ".join(map(repr, arguments))
     if origin is tuple:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guss.agent import Agent
-from guss.cli.run import Run
+from guss.cli.run import RunCommand
 from guss.collect.datasets import (
     FORMATS,
     Dataset,
@@ -321,7 +321,7 @@ def test_an_agent_and_a_run_start_from_costs_by_name(tmp_path, monkeypatch):
         "make = lambda: pendulum_task().replace(constraints=(Constraint('hot'), Constraint('wet')), name='plant')\n"
     )
     monkeypatch.chdir(tmp_path)
-    data = Run(env="own.py:make", data=(path,))._data()
+    data = RunCommand(env="own.py:make", data=(path,))._data()
     assert data.cost_names is None
     np.testing.assert_array_equal(data.trajectory.cost.T, [HOT, WET])
     plain = read_trace(log_with(tmp_path / "plain.csv", cost_0=HOT, cost_1=WET))

@@ -12,7 +12,7 @@ from helpers.short_runs import resume_run, run_one
 from guss.agent import Agent
 from guss.collect.datasets import read_trace
 from guss.collect.host import exploring, play
-from guss.collect.host_envs import _info_of, derived_seed, make_envs, reported_costs
+from guss.collect.host_envs import _info_of, cost_vector, derived_seed, make_envs
 from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
 from guss.errors import GussError
@@ -156,12 +156,12 @@ def test_costs_are_the_environments_own_or_the_tasks(env):
 
 def test_reported_costs_are_taken_by_name():
     info = {"costs": {"far": np.asarray([0.0, 1.0]), "other": np.asarray([5.0, 5.0])}, "cost": np.asarray([9.0, 9.0])}
-    assert [reported_costs(cart_task(), _info_of(info, i, 2)).tolist() for i in range(2)] == [[0.0], [1.0]]
+    assert [cost_vector(cart_task(), _info_of(info, i, 2)).tolist() for i in range(2)] == [[0.0], [1.0]]
     marked = {"cost": np.asarray([0.0, 1.0]), "_cost": np.asarray([False, True])}  # the first reported none
-    assert reported_costs(cart_task(), _info_of(marked, 0, 2)) is None
-    assert reported_costs(cart_task(), _info_of(marked, 1, 2)).tolist() == [1.0]
-    assert reported_costs(cart_task(), {"cost": 1.0}).tolist() == [1.0]
-    assert reported_costs(cart_task(), {"costs": {"other": 1.0}}) is None
+    assert cost_vector(cart_task(), _info_of(marked, 0, 2)) is None
+    assert cost_vector(cart_task(), _info_of(marked, 1, 2)).tolist() == [1.0]
+    assert cost_vector(cart_task(), {"cost": 1.0}).tolist() == [1.0]
+    assert cost_vector(cart_task(), {"costs": {"other": 1.0}}) is None
 
 
 def test_what_is_skipped_is_not_learned_from(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import guss
-from guss.collect.host_envs import reported_costs
+from guss.collect.host_envs import cost_vector
 from guss.envs.pendulum import SafePendulumEnv, pendulum_task
 from guss.envs.wrappers import ActionDelay, ActionRateLimit, FiveValues, ObservationHistory, RedButton
 from guss.errors import GussError
@@ -247,7 +247,7 @@ def test_an_agent_is_told_of_a_red_button_in_its_task():
     task = task.replace(constraints=(*task.constraints, hard))
     env.reset(options={"state": (0.5, 1.0)})
     info = env.step(np.zeros(1))[4]
-    np.testing.assert_array_equal(reported_costs(task, info), [info["cost"], 0.0])
+    np.testing.assert_array_equal(cost_vector(task, info), [info["cost"], 0.0])
     assert guss.Agent(env, task=task, method="random").learn(1)[0].steps <= 20
 
 

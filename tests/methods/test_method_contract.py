@@ -34,7 +34,7 @@ from guss.models.training import FitSettings
 from guss.plugins import load_module
 from guss.runs.checkpoints import newest_checkpoint
 from guss.runs.config import RunConfig
-from guss.runs.evaluation import evaluate
+from guss.runs.evaluation import evaluate_run
 from guss.runs.extension import Extension
 from guss.runs.store import read_lines
 from guss.runs.trainer import Trainer
@@ -326,7 +326,7 @@ def test_a_stopped_and_an_extended_run_of_a_custom_method_end_as_whole_ones(tmp_
     (part,) = (tmp_path / "part").iterdir()
     resume_run(part)
     assert_same_records(part, whole)
-    evaluation = evaluate(whole, 2)
+    evaluation = evaluate_run(whole, 2)
     assert evaluation.mean_reward.shape == (len(SEEDS), 2)
     assert evaluation.trained_episodes == 8
     np.testing.assert_array_equal(evaluation.mean_reward[:, 0], evaluation.mean_reward[:, 1], "without noise")
@@ -408,7 +408,7 @@ def test_a_plugins_method_is_evaluated(stored):
     found = json.loads(guss_in(stored.parent, "eval", stored, "--episodes", 2, "--json").stdout)
     with_plugin = guss_in(stored.parent, "eval", stored, "--episodes", 2, "--json", "--plugin", PLUGIN).stdout
     assert json.loads(with_plugin) == found
-    trainer_side = evaluate(stored, 2)
+    trainer_side = evaluate_run(stored, 2)
     assert trainer_side.mean_reward.shape == (2, 2)
     assert np.isfinite(trainer_side.mean_reward).all()
 

@@ -9,7 +9,7 @@ import pytest
 from helpers.problems import ACTIONS, make_task
 
 from guss.collect.compiled import CompiledCollector
-from guss.collect.trajectories import episode, episode_metrics
+from guss.collect.trajectories import episode_metrics, one_episode
 from guss.errors import GussError
 from guss.methods import METHODS
 from guss.methods.base import ended_of
@@ -114,14 +114,14 @@ def test_episodes_of_several_environments_are_told_one_by_one():
     metrics = episode_metrics(method.task, trajectory)
     assert [len(each) for each in metrics] == [3] * SEEDS
     for s, e in np.ndindex(SEEDS, 3):
-        one = episode(trajectory, s, e)
+        one = one_episode(trajectory, s, e)
         np.testing.assert_array_equal(one.action, trajectory.action[s, e])
         np.testing.assert_array_equal(one.reward, trajectory.reward[s, e])
         np.testing.assert_array_equal(one.aux, trajectory.aux[s, e])
         assert metrics[s][e].episode_return == pytest.approx(one.reward.sum(), rel=1e-6)
     alone = jax.random.split(jax.random.fold_in(keys[1], 0), 3)[None, 2:]
     state = jax.tree.map(lambda x: x[1:], method.acting(states))
-    again = episode(CompiledCollector(method.task).collect(method, state, alone)[0], 0, 0)
+    again = one_episode(CompiledCollector(method.task).collect(method, state, alone)[0], 0, 0)
     np.testing.assert_allclose(again.action, trajectory.action[1, 2], rtol=1e-5, atol=1e-6)
     assert trajectory.aux.shape == (SEEDS, 3, 5, 2)
 

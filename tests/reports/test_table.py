@@ -9,7 +9,7 @@ import pytest
 from helpers.stored import store
 
 from guss.errors import GussError
-from guss.reports.curves import curve_of, far_apart, level_of, thinned
+from guss.reports.curves import binned, curve_of, far_apart, level_of
 from guss.reports.inventory import gather, read_record
 from guss.reports.paper import paper_figures, paper_methods
 from guss.reports.run_summary import compare, per_seed, planning, pooled
@@ -180,14 +180,14 @@ def test_the_papers_methods_are_in_its_order():
 def test_on_a_logarithmic_axis_pieces_grow_and_none_is_lost(tmp_path):
     values = np.arange(2 * 1500.0).reshape(2, 1500)
     for log in (False, True):
-        middles, means = thinned(values, log)
+        middles, means = binned(values, log)
         assert len(middles) == len(means) <= 128
         ends = 2 * middles - np.insert(2 * np.cumsum(np.diff(np.insert(middles, 0, 0)))[:-1], 0, 0)
         assert ends.min() > 0
-    middles, means = thinned(values, log=True)
+    middles, means = binned(values, log=True)
     pieces = np.diff(middles)
     assert pieces[-1] > 5 * pieces[0]
-    np.testing.assert_allclose(thinned(np.ones((3, 777)), log=True)[1], 1.0)
+    np.testing.assert_allclose(binned(np.ones((3, 777)), log=True)[1], 1.0)
     short, long = store(tmp_path, method="guss"), store(tmp_path, method="cpo", rewards=[[-1.0] * 40])
     assert far_apart([read_record(short), read_record(long)])
     curve = curve_of(read_record(long), "unsafe_pct")

@@ -19,7 +19,7 @@ from guss.envs.pendulum import VIEW, pendulum_task
 from guss.errors import GussError
 from guss.reports.run_summary import summarise_run
 from guss.runs import animator, state_maps
-from guss.runs.animation import FINENESS, PLAN_FINENESS, read_animation, rounded, thinned
+from guss.runs.animation import FINENESS, PLAN_FINENESS, read_animation, rounded, thin_plans
 from guss.runs.animator import make_animation, write_animation
 from guss.runs.checkpoints import checkpoint_path
 from guss.runs.pack import pack_run
@@ -162,14 +162,14 @@ def test_of_many_plans_some_are_kept_in_true_proportion():
     for share in (0.0, 0.003, 0.25, 0.5, 1.0):
         count = round(900 * share)
         good, bad = (np.arange(n)[:, None] for n in (count, 900 - count))
-        safe, unsafe = thinned(good, bad, 40)
+        safe, unsafe = thin_plans(good, bad, 40)
         assert abs(len(safe) + len(unsafe) - 40) <= 1
         assert abs(len(safe) - 40 * share) <= 1
         assert (len(safe) > 0) == (count > 0), "rare ones are shown too"
         for mine, all_of in ((safe, good), (unsafe, bad)):
             assert len(np.unique(mine)) == len(mine)
             assert len(mine) < 5 or np.diff(mine[:, 0]).max() < 2.5 * len(all_of) / len(mine), "evenly"
-    safe, unsafe = thinned(np.asarray([[7.0]]), np.asarray([[8.0]]), 40)
+    safe, unsafe = thin_plans(np.asarray([[7.0]]), np.asarray([[8.0]]), 40)
     assert (safe.tolist(), unsafe.tolist()) == ([[7.0]], [[8.0]])
 
 

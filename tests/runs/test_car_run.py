@@ -17,7 +17,7 @@ from guss.reports.inventory import read_record
 from guss.reports.replay_figure import write_replay
 from guss.reports.run_summary import summarise_run, write_figures
 from guss.runs.config import RunConfig
-from guss.runs.evaluation import evaluate
+from guss.runs.evaluation import evaluate_run
 from guss.runs.replay import Replay
 from guss.runs.store import read_lines, trace_path
 from guss.runs.trainer import Trainer
@@ -83,7 +83,7 @@ def test_its_episodes_are_planned_again_and_drawn(stored, tmp_path):
 
 
 def test_what_it_learned_can_be_put_to_work(stored):
-    found = evaluate(stored, 1)
+    found = evaluate_run(stored, 1)
     assert found.mean_reward.shape == (2, 1)
     assert np.isfinite(found.mean_reward).all()
 

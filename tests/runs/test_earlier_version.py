@@ -12,7 +12,7 @@ import pytest
 
 import guss
 from guss.errors import GussError
-from guss.runs.evaluation import evaluate
+from guss.runs.evaluation import evaluate_run
 from guss.runs.extension import Extension
 from guss.runs.run import resume
 
@@ -32,7 +32,9 @@ def test_records_of_an_earlier_version_are_read():
     assert run.config.horizon == 3
 
 
-@pytest.mark.parametrize("use", [lambda home: resume(home, more=Extension(episodes=3)), lambda home: evaluate(home, 1)])
+@pytest.mark.parametrize(
+    "use", [lambda home: resume(home, more=Extension(episodes=3)), lambda home: evaluate_run(home, 1)]
+)
 def test_a_checkpoint_of_an_earlier_version_is_refused_and_kept(use, tmp_path):
     home = tmp_path / NAME
     shutil.copytree(STORED / NAME, home)

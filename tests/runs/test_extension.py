@@ -12,7 +12,7 @@ from guss.errors import GussError
 from guss.reports.inventory import read_record
 from guss.reports.run_summary import summarise_run
 from guss.runs.checkpoints import final_models, newest_checkpoint
-from guss.runs.evaluation import evaluate
+from guss.runs.evaluation import evaluate_run
 from guss.runs.extension import Extension
 from guss.runs.pack import pack_run
 from guss.runs.replay import Replay
@@ -57,7 +57,7 @@ def test_a_finished_run_is_extended_and_keeps_what_it_has(finished, longer, tmp_
 
 
 def test_it_is_put_to_work_replayed_and_packed_like_any_other(finished, longer, tmp_path):
-    assert evaluate(longer, 1).trained_episodes == ALL
+    assert evaluate_run(longer, 1).trained_episodes == ALL
     assert Agent.from_run(longer).episode == ALL
     for episode in (1, ALL - 1):
         replay = Replay(longer, episode, None)
@@ -79,7 +79,7 @@ def test_an_interrupted_extension_is_resumed(finished, longer, tmp_path):
         assert read_config(home).episodes == ALL
         if episode is None:
             assert final_models(home, FIRST) is not None, "nothing is lost before there is more"
-            assert evaluate(home, 1).trained_episodes == FIRST
+            assert evaluate_run(home, 1).trained_episodes == FIRST
         resume_run(home)
         assert_same_run(home, longer)
 

@@ -17,7 +17,7 @@ from guss.constraint import Constraint
 from guss.envs.pendulum import SafePendulumEnv
 from guss.errors import GussError, GussWarning
 from guss.runs.checkpoints import FINAL, final_models, newest_checkpoint
-from guss.runs.evaluation import evaluate
+from guss.runs.evaluation import evaluate_run
 from guss.runs.fit import fit_log, log_of_run
 from guss.runs.run import _finish
 from guss.runs.store import read_lines
@@ -64,17 +64,17 @@ def test_the_final_model_is_fitted_to_all_episodes(whole):
 
 def test_an_evaluation_uses_the_final_model(tmp_path, whole):
     home = shutil.copytree(whole, tmp_path / "run")
-    found = evaluate(home, 2)
+    found = evaluate_run(home, 2)
     (home / FINAL).unlink()
     with pytest.warns(
         GussWarning, match=rf"has no models of all its episodes .* fitted now to its {EPISODES} episodes"
     ):
-        again = evaluate(home, 2)
+        again = evaluate_run(home, 2)
     np.testing.assert_array_equal(found.mean_reward, again.mean_reward)
     assert not (home / FINAL).exists(), "an evaluation changes nothing"
     stale = newest_checkpoint(home)
     checkpoint.save(home / FINAL, "final", stale.meta | {"diverged": [], "report": None}, models_in(stale))
-    assert (evaluate(home, 2).mean_reward != found.mean_reward).any(), "that of the last checkpoint is another"
+    assert (evaluate_run(home, 2).mean_reward != found.mean_reward).any(), "that of the last checkpoint is another"
 
 
 def models_in(stored):
@@ -106,7 +106,7 @@ def test_an_unfinished_run_has_no_final_model(tmp_path, whole):
         run_one(config(episodes=EPISODES), tmp_path, ORIGIN, stop_after(1), overwrite=True)
     assert not (home / FINAL).exists(), "nor that of the run before"
     with pytest.warns(GussWarning, match="fitted now to its 2 episodes"):
-        assert evaluate(home, 1).trained_episodes == 2
+        assert evaluate_run(home, 1).trained_episodes == 2
     with pytest.warns(GussWarning, match="fitted now to its 2 episodes"):
         agent = Agent.from_run(home, seed=4)
     assert (agent.episode, agent.num_transitions, num_fits(agent)) == (2, 50, 2)
@@ -117,7 +117,7 @@ def test_an_unfinished_run_has_no_final_model(tmp_path, whole):
 def test_what_learns_no_model_has_no_final_one(tmp_path):
     home = run_one(config(model="oracle", episodes=1, initial_episodes=0), tmp_path, ORIGIN)
     assert not (home / FINAL).exists()
-    assert evaluate(home, 1).mean_reward.shape == (2, 1)
+    assert evaluate_run(home, 1).mean_reward.shape == (2, 1)
     assert Agent.from_run(home).act(OBS).shape == (1,)
 
 
@@ -132,7 +132,7 @@ def test_a_final_fit_that_diverges_keeps_the_last_good_model(tmp_path, whole):
         _finish(home, trainer, ignore)
     last = newest_checkpoint(home)
     assert_equal(arrays_of(home), {name: last.arrays[name] for name in arrays_of(home)})
-    for use in (lambda: evaluate(home, 1), lambda: Agent.from_run(home).act(OBS)):
+    for use in (lambda: evaluate_run(home, 1), lambda: Agent.from_run(home).act(OBS)):
         with pytest.warns(GussWarning, match="the models fitted before that episode are used"):
             use()
 

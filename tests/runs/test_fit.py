@@ -10,7 +10,7 @@ from helpers.short_runs import ORIGIN, config, resume_run, run_one, short_pendul
 from guss import checkpoint
 from guss.agent import Agent
 from guss.cli.export import Export
-from guss.cli.fit import Fit
+from guss.cli.fit import FitCommand
 from guss.collect.datasets import read_trace, read_traces, write_trace
 from guss.errors import GussError
 from guss.methods.settings import AgentSettings
@@ -167,10 +167,10 @@ def test_what_cannot_be_is_told(stored, tmp_path):
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "fit.json").write_text("{}")
     with pytest.raises(GussError, match="holds an earlier fit; --overwrite replaces it"):
-        Fit((stored / "traces",), out=tmp_path).run()
+        FitCommand((stored / "traces",), out=tmp_path).run()
     with pytest.raises(GussError, match="with the run's own settings; leave out --horizon"):
-        Fit((stored,), horizon=3).run()
+        FitCommand((stored,), horizon=3).run()
     with pytest.raises(GussError, match="Did you mean 'safe-pendulum'"):
-        Fit((stored / "traces",), env="safe-pendulun").run()
+        FitCommand((stored / "traces",), env="safe-pendulun").run()
     with pytest.raises(GussError, match="columns are named like obs=temperature,pressure; got 'obs'"):
-        Fit((stored / "traces",), columns=("obs",)).run()
+        FitCommand((stored / "traces",), columns=("obs",)).run()

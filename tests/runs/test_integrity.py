@@ -12,7 +12,7 @@ from helpers.short_runs import ORIGIN, config, resume_run, run_one
 from guss import checkpoint
 from guss.errors import GussError, GussWarning
 from guss.runs.checkpoints import newest_checkpoint
-from guss.runs.evaluation import evaluate
+from guss.runs.evaluation import evaluate_run
 from guss.runs.replay import Replay
 from guss.runs.store import read_lines, trace_path
 
@@ -193,11 +193,11 @@ def test_code_that_changed_is_warned_of(plant, guss_command):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         resume_run(home)
-        evaluate(home, 1)
+        evaluate_run(home, 1)
         (folder / "unrelated.py").write_text("x = 1\n")
         resume_run(home)
     (folder / "params.py").write_text("LENGTH = 25  # as before, but who knows\n")
-    uses = (lambda: resume_run(home), lambda: evaluate(home, 1), lambda: Replay(home, 1, None))
+    uses = (lambda: resume_run(home), lambda: evaluate_run(home, 1), lambda: Replay(home, 1, None))
     for use in uses:
         with pytest.warns(GussWarning, match=r"the environment of .* has changed since the run began \(params\.py\)"):
             use()
@@ -205,7 +205,7 @@ def test_code_that_changed_is_warned_of(plant, guss_command):
     assert process.stderr.startswith("guss: warning: the environment of ")
     assert len(process.stderr.splitlines()) == 1
     (folder / "params.py").write_text("LENGTH = 25\n")
-    evaluate(home, 1)
+    evaluate_run(home, 1)
 
 
 def test_a_run_from_before_is_not_warned_of(plant, tmp_path):

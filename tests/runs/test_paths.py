@@ -26,10 +26,10 @@ PLANT = """
 """
 PLUGIN = """
     from guss.planners import register_planner
-    from guss.planners.random import RandomActions
+    from guss.planners.random import RandomPlanner
 
     @register_planner("my-random", paper="none")
-    class MyRandom(RandomActions):
+    class MyRandom(RandomPlanner):
         '''As random.'''
 """
 SMALL = ("--seeds", 1, "--episodes", 1, "--horizon", 2, "--no-figures", "--quiet")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.short_runs import ORIGIN, add, config, run_one, short_pendulum
 
-from guss.cli.run import Run
+from guss.cli.run import RunCommand
 from guss.envs import make_task
 from guss.errors import GussError
 from guss.models.factory import ModelSettings
@@ -167,12 +167,12 @@ def test_a_preset_of_ones_own_gives_the_settings_and_flags_override_them(guss_he
     assert "Did you mean 'components'" in wrong.stderr
     preset.write_text('env = "safe-pendulum"\nepisods = 2\n')
     with pytest.raises(GussError, match="Did you mean 'episodes'"):
-        Run(preset=str(preset)).run()
+        RunCommand(preset=str(preset)).run()
     preset.write_text('extends = "safe-pendulun"\n')
     with pytest.raises(GussError, match="Did you mean 'safe-pendulum'"):
-        Run(preset=str(preset)).run()
+        RunCommand(preset=str(preset)).run()
     with pytest.raises(GussError, match=r"cannot read the preset 'none.toml'"):
-        Run(preset="none.toml").run()
+        RunCommand(preset="none.toml").run()
 
 
 def test_guss_run_learns_and_reports(guss_command, guss_here, tmp_path):

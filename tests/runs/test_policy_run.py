@@ -10,10 +10,10 @@ from helpers.short_runs import ORIGIN, TINY, Stop, assert_same_run, policy_confi
 
 from guss.collect.datasets import read_episode
 from guss.errors import GussError
-from guss.reports.curves import draw_learning, thinned
+from guss.reports.curves import binned, draw_learning
 from guss.reports.inventory import read_record
 from guss.reports.run_summary import summarise_run
-from guss.runs.evaluation import evaluate
+from guss.runs.evaluation import evaluate_run
 from guss.runs.replay import Replay
 from guss.runs.results import read_config
 from guss.runs.store import read_lines, trace_path
@@ -54,11 +54,11 @@ def test_records_that_were_packed_are_read_as_they_are(tmp_path, whole):
 
 def test_long_curves_are_drawn_by_means_and_beside_short_ones_by_logarithm(whole):
     values = np.arange(2 * 300.0).reshape(2, 300)
-    middles, means = thinned(values)
+    middles, means = binned(values)
     assert len(middles) == len(means) == 100
     assert middles[-1] == 299
     np.testing.assert_allclose(means[0], [1.0, 301.0], err_msg="of three episodes each")
-    np.testing.assert_array_equal(thinned(values[:, :7])[1], values[:, :7].T)
+    np.testing.assert_array_equal(binned(values[:, :7])[1], values[:, :7].T)
     figure = draw_learning([read_record(whole)])
     assert figure.axes[0].get_xscale() == "linear"
 
@@ -94,10 +94,10 @@ def test_safe_mbpo_goes_on_where_it_stopped(tmp_path):
 
 def test_a_learned_policy_is_put_to_work(tmp_path, whole):
     home = shutil.copytree(whole, tmp_path / "run")
-    found = evaluate(home, 3)
+    found = evaluate_run(home, 3)
     assert found.mean_reward.shape == (2, 3)
     assert found.trained_episodes == 6
-    again = evaluate(home, 3)
+    again = evaluate_run(home, 3)
     np.testing.assert_array_equal(found.mean_reward, again.mean_reward)
     trained = {row["mean_reward"] for row in read_lines(home / "episodes.jsonl")}
     assert not trained & set(found.mean_reward.ravel().tolist()), "starts of its own"
@@ -150,7 +150,7 @@ def test_a_policy_learns_on_environments_of_the_host(tmp_path):
     (other,) = (tmp_path / "broken").iterdir()
     resume_run(other)
     assert_same_run(other, home)
-    assert evaluate(home, 1).mean_reward.shape == (2, 1)
+    assert evaluate_run(home, 1).mean_reward.shape == (2, 1)
 
 
 def test_guss_run_shows_a_baseline_beside_a_planner(guss_here):

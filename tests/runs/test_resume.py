@@ -17,7 +17,7 @@ from helpers.short_runs import ORIGIN, Stop, assert_same_run, config, resume_run
 
 from guss.errors import GussError
 from guss.runs.checkpoints import newest_checkpoint
-from guss.runs.evaluation import evaluate
+from guss.runs.evaluation import evaluate_run
 from guss.runs.lock import locked
 from guss.runs.store import read_lines
 
@@ -138,15 +138,15 @@ def test_a_frozen_agent_is_evaluated_on_new_starts_and_learns_nothing(tmp_path, 
     assert stored == first
     (home / "eval.json").unlink()
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
-    found = evaluate(home, 3)
+    found = evaluate_run(home, 3)
     np.testing.assert_allclose(found.mean_reward.mean(axis=1), first["mean_reward_per_seed"], atol=2e-2)
     learned = {row["mean_reward"] for row in read_lines(home / "episodes.jsonl")}
     assert not learned & set(found.mean_reward.ravel().tolist()), "other starts than in the run"
     with pytest.raises(GussError, match="evaluate at least 1 episode"):
-        evaluate(home, 0)
+        evaluate_run(home, 0)
     shutil.rmtree(home / "checkpoints")
     with pytest.raises(GussError, match="has no checkpoint to evaluate"):
-        evaluate(home, 1)
+        evaluate_run(home, 1)
 
 
 # ------------------------------------------------------------------------------------------------- processes killed

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from guss.errors import GussError
-from guss.reports.toy import summarise, write_report
+from guss.reports.toy import summarise, write_toy_report
 from guss.runs.toy import ToyConfig, is_finished, load_toy, run_method, run_toy
 
 SETTINGS = {"cem": {"num_elites": 5}, "guss": {"warm_start": False}}  # of guss as in the paper
@@ -27,7 +27,7 @@ def names(home):
 
 def test_records_summary_and_figures(tmp_path):
     home = run_toy(config("guss", "cem"), tmp_path, ORIGIN)
-    summary, files = write_report(home)
+    summary, files = write_toy_report(home)
     assert sorted(f.name for f in files) == [
         "exploration.png", "exploration.svg", "summary.json", "trajectories.png", "trajectories.svg",
     ]  # fmt: skip
@@ -73,7 +73,7 @@ def test_an_interrupted_experiment_goes_on_and_a_finished_one_starts_anew(tmp_pa
     run_toy(config("rs", "random"), tmp_path, ORIGIN, note)
     assert told[2:] == [("rs", True), ("random", False)]
     assert (home / "records" / "rs.npz").stat().st_mtime_ns == before
-    write_report(home)
+    write_toy_report(home)
     assert is_finished(home, config("rs", "random"))
     assert not is_finished(home, config("rs", "random", budget=31))
     assert not is_finished(tmp_path, config("rs", "random"))
@@ -121,7 +121,7 @@ def test_bad_records_are_told(tmp_path):
 
 def test_the_report_can_be_made_again_from_the_records_alone(tmp_path):
     home = run_toy(config("rs"), tmp_path, ORIGIN)
-    first, _ = write_report(home)
+    first, _ = write_toy_report(home)
     assert summarise(*load_toy(home)) == first
     assert first["p_values"] == {}, "without GuSS there is nothing to compare with"
 

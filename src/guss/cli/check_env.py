@@ -25,7 +25,7 @@ TITLES = {
 
 
 @dataclass
-class CheckEnv:
+class CheckEnvCommand:
     """Try an environment out before anything is learned of it, and say in words what was found."""
 
     env: Annotated[Positional[str], arg(metavar="NAME")]

@@ -48,7 +48,7 @@ def numbers(*headers: str) -> list[Column]:
     return [Column(header, justify="right") for header in headers]
 
 
-def seeds_text(count: int) -> str:
+def count_seeds(count: int) -> str:
     """As "1 seed", "6 seeds"."""
     return f"{count} seed{'s' * (count != 1)}"
 
@@ -67,7 +67,7 @@ def print_files(console: Console, files: Iterable[Path | str]) -> None:
 def print_toy_summary(console: Console, summary: dict[str, Any], files: list[Path]) -> None:
     """The outcome as a table, and where everything is."""
     config = summary["config"]
-    title = f"Toy world: {seeds_text(len(config['seeds']))}, {config['steps']} steps, "
+    title = f"Toy world: {count_seeds(len(config['seeds']))}, {config['steps']} steps, "
     title += f"{config['budget']} plans of {config['horizon']} steps"
     columns = numbers("goal reached", "unsafe steps", "safe plans", "coverage", "p safe", "p coverage", "time")
     table = Table("method", *columns, title=title, title_justify="left")
@@ -95,7 +95,7 @@ def print_toy_summary(console: Console, summary: dict[str, Any], files: list[Pat
 def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: list[Path]) -> None:
     """What came out of a learning run, in the paper's measures, beside others it is compared with."""
     first = summaries[0]
-    title = f"{first['env']}: {seeds_text(first['seeds'])}, {first['episodes']} episodes"
+    title = f"{first['env']}: {count_seeds(first['seeds'])}, {first['episodes']} episodes"
     methods = numbers(*(summary["method"] for summary in summaries))
     table = Table("measure", *methods, "what it is", title=title, title_justify="left")
     table.add_row("mar", *_intervals(summaries, "mar"), f"{MEASURES[first['measure']]}, second half of the episodes")
@@ -132,7 +132,7 @@ def _reached_text(summary: dict[str, Any]) -> str:
 def print_evaluation(console: Console, summary: dict[str, Any], file: Path) -> None:
     """What a frozen agent did."""
     title = f"after {summary['trained_episodes']} episodes of learning: {summary['episodes']} new ones for each of "
-    title += f"{seeds_text(summary['seeds'])}, nothing learned"
+    title += f"{count_seeds(summary['seeds'])}, nothing learned"
     table = Table("measure", *numbers("mean", "± (90 %)"), "what it is", title=title, title_justify="left")
     early = [("return", "sum of rewards of an episode"), ("steps", "of an episode")] * summary["ends_early"]
     rows = [(name, summary[name], about) for name, about in early]

@@ -14,7 +14,7 @@ from guss.files import check_file
 
 
 @dataclass
-class Eval:
+class EvalCommand:
     """Put what a run learned from all its episodes to work on new ones, without learning: reward and unsafe share.
 
     This imports, creates and steps the environment that the run names.
@@ -36,7 +36,7 @@ class Eval:
         from guss.cli.display import counting_bar, print_evaluation
         from guss.progress import make_console
         from guss.reports.run_summary import summarise_evaluation
-        from guss.runs.evaluation import evaluate
+        from guss.runs.evaluation import evaluate_run
         from guss.runs.results import read_config
         from guss.runs.store import write_json
 
@@ -44,7 +44,7 @@ class Eval:
         read_config(self.run_folder)
         check_file(file)
         with counting_bar(make_console(stderr=True, quiet=self.quiet), self.episodes) as bar:
-            found = evaluate(self.run_folder, self.episodes, bar.update)
+            found = evaluate_run(self.run_folder, self.episodes, bar.update)
         summary = summarise_evaluation(found)
         write_json(file, summary | {"provenance": command_provenance()})
         if self.json:

@@ -13,7 +13,7 @@ from guss.files import check_file
 
 
 @dataclass
-class Export:
+class ExportCommand:
     """The traces of a run as one table: a row per transition, with its seed and episode.
 
     Only stored files are read: nothing that the run names is imported.

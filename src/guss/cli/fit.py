@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Fit:
+class FitCommand:
     """Train a model on logged data alone and say how good it is, before it plans anything."""
 
     data: Annotated[tuple[Path, ...], arg(metavar="FILE|RUN")]

@@ -16,7 +16,7 @@ FILES = ("README.md", "system.py", "known.py", "preset.toml")
 
 
 @dataclass
-class Init:
+class InitCommand:
     """Write a small project to begin with: a system of your own, commented, that runs as it is."""
 
     folder: Annotated[Positional[Path], arg(metavar="FOLDER")]

@@ -10,7 +10,7 @@ from guss.cli.options import Plugins, prepare
 
 
 @dataclass
-class List:
+class ListCommand:
     """Show planners, other methods, environments and models, with a line about each and its place in the paper."""
 
     json: bool = False

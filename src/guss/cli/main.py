@@ -16,19 +16,19 @@ from typing import Any
 import tyro
 
 import guss
-from guss.cli.check_env import CheckEnv
-from guss.cli.eval import Eval
-from guss.cli.export import Export
-from guss.cli.fit import Fit
-from guss.cli.init import Init
-from guss.cli.list import List
+from guss.cli.check_env import CheckEnvCommand
+from guss.cli.eval import EvalCommand
+from guss.cli.export import ExportCommand
+from guss.cli.fit import FitCommand
+from guss.cli.init import InitCommand
+from guss.cli.list import ListCommand
 from guss.cli.options import print_warning
-from guss.cli.pack import Pack
-from guss.cli.plan import Plan
-from guss.cli.replay import Replay
-from guss.cli.report import Report
+from guss.cli.pack import PackCommand
+from guss.cli.plan import PlanCommand
+from guss.cli.replay import ReplayCommand
+from guss.cli.report import ReportCommand
 from guss.cli.reproduce import EXPERIMENTS, Reproduce
-from guss.cli.run import Run
+from guss.cli.run import RunCommand
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.files import file_error
 
@@ -39,18 +39,18 @@ finished is kept; 1 a defect of guss itself, with a traceback. Results go to sta
 standard error. NPROC in the environment sets the number of threads for computing (1 unless set)."""
 
 COMMANDS = {
-    "run": Run,
-    "eval": Eval,
-    "replay": Replay,
-    "fit": Fit,
-    "export": Export,
-    "pack": Pack,
+    "run": RunCommand,
+    "eval": EvalCommand,
+    "replay": ReplayCommand,
+    "fit": FitCommand,
+    "export": ExportCommand,
+    "pack": PackCommand,
     "reproduce": Reproduce,
-    "report": Report,
-    "check-env": CheckEnv,
-    "init": Init,
-    "plan": Plan,
-    "list": List,
+    "report": ReportCommand,
+    "check-env": CheckEnvCommand,
+    "init": InitCommand,
+    "plan": PlanCommand,
+    "list": ListCommand,
 }
 
 

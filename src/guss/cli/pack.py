@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Pack:
+class PackCommand:
     """A small copy of runs, to keep or to share: settings, records, state maps, the animation of an episode.
 
     Stored files are copied and counted. Code that is not part of guss (environments, planners, models) is imported with

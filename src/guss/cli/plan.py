@@ -14,7 +14,7 @@ from guss.errors import GussError
 
 
 @dataclass
-class Plan:
+class PlanCommand:
     """Plan once from one state and show the action, what the planner expects of it, and how it was found."""
 
     env: str = "safe-toy"

@@ -14,7 +14,7 @@ from guss.files import check_file
 
 
 @dataclass
-class Replay:
+class ReplayCommand:
     """Draw an episode of a run: the system, the fan of plans with the chosen one, the archive, the course.
 
     Plans are recomputed, not stored: this imports and creates the environment that the run names, and its planner.

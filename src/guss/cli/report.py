@@ -13,7 +13,7 @@ from guss.cli.options import command_line, print_warning
 
 
 @dataclass
-class Report:
+class ReportCommand:
     """Turn stored runs into the answer: the paper's table with ours beside it, how sure it is, figures, and one page.
 
     Compared are the runs in DIR itself or in DIR/runs; those in its other subfolders are shown as groups of their own.

@@ -68,7 +68,7 @@ class Toy:
         from guss.envs.toy import PAPER_LAYOUT, ToyLayout
         from guss.plugins import load_preset
         from guss.progress import make_console
-        from guss.reports.toy import write_report
+        from guss.reports.toy import write_toy_report
         from guss.runs.config import seeds_from
         from guss.runs.toy import ToyConfig, is_finished, run_toy
 
@@ -84,7 +84,7 @@ class Toy:
             console = make_console(stderr=True, quiet=self.quiet)
             with MethodProgress(console, config.methods, config.steps) as progress:
                 home = run_toy(config, self.out, command_provenance(), progress.start, progress.step)
-        return write_report(home)
+        return write_toy_report(home)
 
 
 @dataclass

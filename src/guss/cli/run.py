@@ -32,7 +32,7 @@ DEFAULT_ENV = "safe-pendulum"
 
 
 @dataclass
-class Run:
+class RunCommand:
     """Learn a model of a system and control it by planning in it (Alg. 1); records go to OUT/<env>-<method>-<hash>."""
 
     env: Annotated[str | None, arg(metavar="NAME", help_behavior_hint=f"(default: {DEFAULT_ENV})")] = None

@@ -36,10 +36,10 @@ class _TimeLeft(ProgressColumn):
         self.until = time.monotonic()
 
     def render(self, task: Task) -> Text:
-        return Text(f"about {in_words(self.until - time.monotonic())} left", style="progress.remaining")
+        return Text(f"about {duration_text(self.until - time.monotonic())} left", style="progress.remaining")
 
 
-def in_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Hours, minutes and seconds."""
     return str(timedelta(seconds=round(max(seconds, 0.0))))
 
@@ -88,7 +88,7 @@ class BatchProgress(ProgressBar):
         if job.news is None:
             self.line(f"{self._place(job)}: finished before")
         else:
-            took, left = in_words(time.monotonic() - self._started), in_words(self._batch.seconds_left)
+            took, left = duration_text(time.monotonic() - self._started), duration_text(self._batch.seconds_left)
             self.line(f"{self._place(job)}: {_figures(job)}, took {took}; {left} left")
 
     def line(self, text: str, style: str = "") -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from guss.collect.exploration import explore
-from guss.collect.host_envs import derived_seed, reported_costs
+from guss.collect.host_envs import cost_vector, derived_seed
 from guss.constraint import Constraint
 from guss.envs.adapters import Adapted
 from guss.envs.process_worker import ProcessWorker
@@ -208,7 +208,7 @@ class _Check:
             episode += 1
         self.seconds = float(np.median(seconds))
         missing = sum(row.cost is None for row in rows)
-        self.reported_costs(missing, len(rows))
+        self.check_cost_reports(missing, len(rows))
         if missing or not self.task.constraints:
             rows = [row._replace(cost=None) for row in rows]
         return jax.tree.map(lambda *x: np.stack(x), *rows)
@@ -216,7 +216,7 @@ class _Check:
     def checked_cost(self, next_obs: Any, reward: Any, info: dict[str, Any], where: str) -> np.ndarray | None:
         """The costs of a step, None if none are reported. Numbers that are not finite end the check."""
         try:
-            cost = reported_costs(self.task, info)
+            cost = cost_vector(self.task, info)
         except GussError as error:
             self.problem("cost", f"{where}: {error}")
             raise Stop from error
@@ -226,7 +226,7 @@ class _Check:
                 raise Stop
         return cost
 
-    def reported_costs(self, missing: int, total: int) -> None:
+    def check_cost_reports(self, missing: int, total: int) -> None:
         """Whether the environment reports the costs that it should: on `missing` of `total` steps it does not."""
         if not self.task.constraints:
             self.risk("cost", "nothing is unsafe, as was said (--without-cost): plans look at reward alone")

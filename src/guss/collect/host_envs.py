@@ -258,7 +258,7 @@ def derived_seed(seed: int, episode: int) -> int:
     return int(np.random.SeedSequence([seed, episode]).generate_state(1)[0])
 
 
-def reported_costs(task: Task, info: dict[str, Any]) -> np.ndarray | None:
+def cost_vector(task: Task, info: dict[str, Any]) -> np.ndarray | None:
     """The costs that an environment reports, [C]; None if it reports none that fit the task.
 
     A cost that is not a finite number is an error: it must not count as safe.
@@ -272,7 +272,7 @@ def reported_costs(task: Task, info: dict[str, Any]) -> np.ndarray | None:
 
 def needed_costs(task: Task, info: dict[str, Any], name: str) -> np.ndarray | None:
     """The same; an error where costs that must be learned are missing. `name`: of the environment, for that error."""
-    costs = reported_costs(task, info)
+    costs = cost_vector(task, info)
     if costs is None and any(c.learned for c in task.constraints):
         raise no_cost_error(name, info)
     return costs

@@ -134,7 +134,7 @@ def _metrics(task: Task, trajectory: Trajectory, seed: int, episode: int) -> Epi
     )
 
 
-def episode(trajectory: Trajectory, seed: int, number: int) -> Trajectory:
+def one_episode(trajectory: Trajectory, seed: int, number: int) -> Trajectory:
     """One episode of one seed without padding, [T, …]."""
     steps = int(trajectory.valid[seed, number].sum())
     return jax.tree.map(lambda x: np.asarray(x)[seed, number, :steps], trajectory)

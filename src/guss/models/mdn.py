@@ -32,7 +32,7 @@ from guss.models.mixtures import (
 )
 from guss.models.scaling import Scaling
 from guss.models.settings import ModelSettings
-from guss.models.training import FitSettings, Losses, in_order, split_rows, train
+from guss.models.training import FitSettings, Losses, in_order, split_rows, train_network
 from guss.task import Task
 from guss.types import Actions, Data, FitReport, Model, Pace
 
@@ -242,7 +242,9 @@ class MixtureNet(Model):
         # The weights of beta_nll change as it learns, so its values do not compare from epoch to epoch.
         criterion = nll_of if settings.loss == "nll" or not model.deterministic else squares_of
         objective = losses(partial(loss_of, settings=settings))
-        done = train(split(model), objective, losses(criterion), num_training, num_held_out, key, settings, pace)
+        done = train_network(
+            split(model), objective, losses(criterion), num_training, num_held_out, key, settings, pace
+        )
         model = eqx.tree_at(split, model, done.best_weights)
         report = model.evaluate(data.obs, data.action, data.next_obs, held_out)
         diverged = (num_held_out > 0) & jnp.isinf(done.best_loss)

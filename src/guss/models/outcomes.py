@@ -22,7 +22,7 @@ from guss import keys as streams
 from guss.models.layers import ACTIVATIONS, Activation, Layer, encoded, softplus
 from guss.models.scaling import Scaling
 from guss.models.support import Support
-from guss.models.training import Data, FitSettings, Pace, in_order, split_rows, train
+from guss.models.training import Data, FitSettings, Pace, in_order, split_rows, train_network
 from guss.task import Task
 from guss.types import Actions, Model, Outcomes, Rollout
 
@@ -320,7 +320,7 @@ def train_outcomes(
 
         return each
 
-    done = train(split(nets), losses(0.5), losses(0.0), num_training, num_held_out, key, settings, pace, size)
+    done = train_network(split(nets), losses(0.5), losses(0.0), num_training, num_held_out, key, settings, pace, size)
     return eqx.tree_at(split, nets, done.best_weights)
 
 

@@ -152,7 +152,7 @@ Losses = Callable[..., Float[Array, "N"]]
 """Weights and rows (and normal random numbers for each, if asked for) to the loss of each row."""
 
 
-def train(
+def train_network(
     weights: Any,
     objective: Losses,
     criterion: Losses,

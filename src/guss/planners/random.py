@@ -9,7 +9,7 @@ from guss.types import Scores
 
 
 @register_planner("random", paper="Fig. 3, dashed line")
-class RandomActions(ShootingPlanner):
+class RandomPlanner(ShootingPlanner):
     """Uniform random actions; its plans are evaluated for comparison, but the first is taken unseen."""
 
     objective = "nothing"

@@ -35,7 +35,7 @@ def ends_of(count: int, log: bool) -> np.ndarray:
     return np.append(ends, count)
 
 
-def thinned(values: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def binned(values: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Curves [S, N] as at most MOST_POINTS points: the middle of each piece of episodes, and the means over them.
 
     A policy that learns from a thousand episodes is easier to read as means over some at a time.
@@ -54,10 +54,10 @@ def curve_of(record: Record, field: str, log: bool = False) -> Curve:
     """
     if field == "unsafe_pct":
         steps = np.maximum(record.values("steps"), 1e-9)
-        number, weights = thinned(steps, log)
-        columns = thinned(record.values(field) * steps, log)[1] / weights
+        number, weights = binned(steps, log)
+        columns = binned(record.values(field) * steps, log)[1] / weights
     else:
-        number, columns = thinned(record.values(field), log)
+        number, columns = binned(record.values(field), log)
         weights = np.ones_like(columns)
     mean = (columns * weights).sum(axis=1) / weights.sum(axis=1)
     half = np.nan_to_num([metrics.interval(column).half_width for column in columns])

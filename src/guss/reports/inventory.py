@@ -17,7 +17,7 @@ import numpy as np
 
 from guss.envs import ENVS
 from guss.errors import GussError
-from guss.reports.labels import in_numbers, name_envs, name_rows, same_settings, seeds_text
+from guss.reports.labels import in_numbers, name_envs, name_rows, seeds_text, settings_key
 from guss.reports.paper import paper_methods
 from guss.reports.style import distinct_styles, label_of, label_of_env
 from guss.runs.description import MethodKind, StoredRun, bundled_env, bundled_method, measure_of, read_stored
@@ -257,7 +257,7 @@ def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]
     best: dict[str, Record] = {}
     dropped: list[tuple[str, Record]] = []
     for record in records:
-        key = same_settings(record.config | {"env": record.env})
+        key = settings_key(record.config | {"env": record.env})
         rival = best.setdefault(key, record)
         if rival is not record:
             best[key] = max(rival, record, key=weight)

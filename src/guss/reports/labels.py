@@ -45,14 +45,14 @@ def flat(settings: dict[str, Any], before: str = "") -> dict[str, str]:
     return found
 
 
-def settings_of(config: dict[str, Any], *but: str) -> dict[str, Any]:
+def compared_settings(config: dict[str, Any], *but: str) -> dict[str, Any]:
     """What of a run's config is a setting, `but` these."""
     return {name: value for name, value in config.items() if name not in (*NOT_SETTINGS, *but)}
 
 
-def same_settings(config: dict[str, Any]) -> str:
+def settings_key(config: dict[str, Any]) -> str:
     """Equal for runs that differ in their seeds and episodes alone."""
-    return json.dumps([config["env"], config["method"], settings_of(config)], sort_keys=True)
+    return json.dumps([config["env"], config["method"], compared_settings(config)], sort_keys=True)
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
@@ -83,8 +83,10 @@ def _differences(configs: Sequence[dict[str, Any]]) -> list[str]:
 
     How a model is learned is left out where none is, unless nothing else differs.
     """
-    without = [settings_of(c) if c.get("model") != "oracle" else settings_of(c, "net", "fit") for c in configs]
-    for chosen in (without, [settings_of(config) for config in configs]):
+    without = [
+        compared_settings(c) if c.get("model") != "oracle" else compared_settings(c, "net", "fit") for c in configs
+    ]
+    for chosen in (without, [compared_settings(config) for config in configs]):
         settings = _with_data([flat(each) for each in chosen])
         names = {name for each in settings for name in each}
         differ = sorted(name for name in names if len({each.get(name) for each in settings}) > 1)

@@ -12,7 +12,7 @@ from guss.errors import GussError
 from guss.reports.curves import curve_of, far_apart, level_of, panels_of, with_random_apart
 from guss.reports.escapes import file_stem
 from guss.reports.inventory import Record
-from guss.reports.labels import flat, settings_of
+from guss.reports.labels import compared_settings, flat
 from guss.reports.table import Row
 from guss.runs import metrics
 from guss.runs.animation import read_animation
@@ -204,6 +204,6 @@ def _run(record: Record, out: Path) -> dict[str, Any]:
         "versions": ", ".join(f"{name} {value}" for name, value in origin.get("versions", {}).items()),
         "seeds": record.seeds,
         "episodes": record.done,
-        "settings": ", ".join(f"{name} {value}" for name, value in flat(settings_of(record.config)).items()),
+        "settings": ", ".join(f"{name} {value}" for name, value in flat(compared_settings(record.config)).items()),
         "plugins": ", ".join(record.facts.plugins) if record.facts is not None else "",
     }

@@ -76,7 +76,7 @@ def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -
     }
 
 
-def write_report(home: Path) -> tuple[dict[str, Any], list[Path]]:
+def write_toy_report(home: Path) -> tuple[dict[str, Any], list[Path]]:
     """Write summary.json and the figures into an experiment folder; returns the summary and all files."""
     data, records = load_toy(home)
     summary = summarise(data, records)

@@ -1,6 +1,6 @@
 """An animation as packed data, which the report page draws; `runs/animator.py` makes it of a stored episode.
 
-pack_animation(…)      as plain data for JSON: numbers rounded to what can be drawn, plans and steps thinned
+pack_animation(…)      as plain data for JSON: numbers rounded to what can be drawn, plans and steps thin_plans
 read_animation(home)   RUN/animation.json.gz; None if there is none
 """
 
@@ -41,7 +41,7 @@ def evenly(count: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
-def thinned(safe: np.ndarray, unsafe: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+def thin_plans(safe: np.ndarray, unsafe: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """At most about so many plans, safe and unsafe ones in their true proportion, evenly over those evaluated."""
     share = min(1.0, most / max(len(safe) + len(unsafe), 1))
     picked = []
@@ -128,7 +128,7 @@ def _packed_frame(animation: Animator, frame: Frame, points: np.ndarray) -> dict
     def plan(line: np.ndarray) -> Any:
         return _rounded(axes, line[points], PLAN_FINENESS)
 
-    safe, unsafe = thinned(frame.safe, frame.unsafe, MOST_PLANS[axes.kind])
+    safe, unsafe = thin_plans(frame.safe, frame.unsafe, MOST_PLANS[axes.kind])
     ring = None
     if frame.ring is not None and plane is not None:
         ring = [rounded(x, float(end - start)) for x, start, end in zip(frame.ring, plane.low, plane.high, strict=True)]

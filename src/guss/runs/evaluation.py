@@ -28,7 +28,7 @@ class Evaluation(NamedTuple):
     trained_episodes: int
 
 
-def evaluate(home: Path, episodes: int, on_episode: Callable[[int], Any] = ignore) -> Evaluation:
+def evaluate_run(home: Path, episodes: int, on_episode: Callable[[int], Any] = ignore) -> Evaluation:
     """`episodes` new ones for every seed of a run, acting by what it learned from all of its episodes."""
     if episodes < 1:
         raise GussError(f"evaluate at least 1 episode, got {episodes}")

@@ -19,7 +19,7 @@ Place = tuple[int, ...]
 """What a line is about: (episode, seed), or (episode,) of timings."""
 
 
-class Tally:
+class RecordDigest:
     """Length and checksum of a file that only grows; every byte is read once."""
 
     def __init__(self, path: Path) -> None:

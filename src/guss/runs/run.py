@@ -20,7 +20,7 @@ from guss.runs.checkpoints import FINAL, is_final, newest_checkpoint, save_check
 from guss.runs.config import RunConfig
 from guss.runs.description import write_new
 from guss.runs.extension import Extension
-from guss.runs.integrity import RECORDS, Tally, kept_records
+from guss.runs.integrity import RECORDS, RecordDigest, kept_records
 from guss.runs.lock import locked
 from guss.runs.loggers import check_writers, open_writers
 from guss.runs.provenance import provenance
@@ -168,7 +168,7 @@ def train(home: Path, trainer: Trainer, logs: Sequence[str] = (), **watchers: An
     """
     watch = Watchers(**{name: function for name, function in watchers.items() if function is not None})
     trainer.on_stage, trainer.on_warning = watch.on_stage, watch.on_warning
-    tallies = {name: Tally(home / name) for name in RECORDS}
+    tallies = {name: RecordDigest(home / name) for name in RECORDS}
     with open_writers(logs, home, trainer.config.to_json(), trainer.done) as writers:
         while not trainer.over:
             first, found = trainer.done, trainer.iterate(watch.on_step)

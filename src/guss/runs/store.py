@@ -30,8 +30,7 @@ import numpy as np
 from guss.checkpoint import write_atomically
 from guss.collect.datasets import Dataset, read_trace, trace_columns, write_trace
 from guss.collect.tables import write_columns
-from guss.collect.trajectories import EpisodeMetrics
-from guss.collect.trajectories import episode as episode_of
+from guss.collect.trajectories import EpisodeMetrics, one_episode
 from guss.errors import GussError
 from guss.files import file_error
 from guss.limits import MAX_PACKED, read_gzip
@@ -208,7 +207,7 @@ def store_iteration(
     for number in range(trajectory.valid.shape[1]):
         for i, seed in enumerate(seeds):
             if stores_all or number == 0:
-                columns = trace_columns(episode_of(trajectory, i, number))
+                columns = trace_columns(one_episode(trajectory, i, number))
                 write_atomically(trace_path(home, seed, first + number), write_columns(".npz", columns))
             metrics, status = found.metrics[i][number], found.failures.get((i, number), "ok")
             total[i] += metrics.steps
