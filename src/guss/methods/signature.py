@@ -91,5 +91,7 @@ def _alike(a: Any, b: Any) -> bool:
 
 def _in_words(part: Any) -> str:
     if isinstance(part, dict):
-        return f"{part.get('kind')} ({', '.join(f'{name} {value}' for name, value in part.items() if name != 'kind')})"
+        rest = {name: value for name, value in part.items() if name != "kind"}
+        each = [f"{name} {list(value) if isinstance(value, tuple) else value}" for name, value in rest.items()]
+        return f"{part.get('kind')} ({', '.join(each)})"
     return (", ".join(part) or "none") if isinstance(part, tuple) else str(part)
