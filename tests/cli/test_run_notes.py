@@ -31,23 +31,23 @@ def test_runs_that_are_meant_to_be_random_or_plan_say_nothing(guss_here):
 
 
 def test_an_interrupt_shows_the_command_that_resumes(guss_here, tmp_path, monkeypatch):
-    from guss.runs.trainer import Trainer
+    from guss.collect.compiled import CompiledCollector
 
-    collect = Trainer.collect
+    collect = CompiledCollector.collect
 
-    def interrupted(trainer, keys, number, *words):
+    def interrupted(collector, method, states, keys, number, *words):
         if number == 1:
             raise KeyboardInterrupt
-        return collect(trainer, keys, number, *words)
+        return collect(collector, method, states, keys, number, *words)
 
-    monkeypatch.setattr(Trainer, "collect", interrupted)
+    monkeypatch.setattr(CompiledCollector, "collect", interrupted)
     process = guss_here("run", *SMALL, "--episodes", 2, "--out", "it's here", check=130)
     (home,) = (tmp_path / "it's here").iterdir()
     command = process.stderr.strip().partition("; resume with: ")[2]
     assert shlex.split(command) == ["guss", "run", "--resume", str(home)], "it works in any folder"
     process = guss_here(*shlex.split(command)[1:], "--quiet", check=130)
     assert command in process.stderr, "also when it was resumed"
-    monkeypatch.setattr(Trainer, "collect", collect)
+    monkeypatch.setattr(CompiledCollector, "collect", collect)
     guss_here(*shlex.split(command)[1:], "--quiet", "--no-figures", check=0)
     assert len(read_episodes(home)) == 2
 
