@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,7 +122,7 @@ class Run:
         from guss.runs.loggers import check_writers
         from guss.runs.provenance import provenance
         from guss.runs.results import read_config
-        from guss.runs.run import resume, run
+        from guss.runs.run import new_run, reopened_run, train
         from guss.runs.store import run_folder
 
         check_writers(self.log)
@@ -133,7 +132,7 @@ class Run:
             self._check_resume()
             home, config = self.resume, read_config(self.resume)
             more = Extension(self.episodes, self.target, provenance(command_line()))
-            start = partial(resume, home, previous=self.previous, more=more)
+            opened = reopened_run(home, previous=self.previous, more=more)
         else:
             if self.columns and not self.data:
                 raise GussError("--columns names columns of data files: it needs --data")
@@ -141,12 +140,11 @@ class Run:
             config = self._config(self.method, data)
             others = [self._config(method, None) for method in self.against]
             home = run_folder(self.out, config.env, config.method, config.to_json())
-            origin = provenance(command_line())
-            start = partial(run, config, self.out, data=data, overwrite=self.overwrite, origin=origin)
+            opened = new_run(config, self.out, provenance(command_line()), data=data, overwrite=self.overwrite)
         episodes = self.episodes or config.episodes
         warn_if_random(config, episodes)
-        with resumable(home), RunProgress(console, episodes, quiet=self.quiet) as progress:
-            start(logs=self.log, **progress.callbacks())
+        with resumable(home), RunProgress(console, episodes, quiet=self.quiet) as progress, opened as (home, trainer):
+            train(home, trainer, progress.callbacks(), self.log)
         from guss.reports.inventory import read_record
         from guss.reports.run_summary import summarise_record, write_figures  # slow to import, so not before the run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,9 +65,40 @@ def run(
     what the run stores about where it comes from. The others as in `Watchers`, or None.
     """
     check_writers(logs)
+    with new_run(config, Path(out), origin, data=data, overwrite=overwrite) as (home, trainer):
+        return train(home, trainer, watchers, logs)
+
+
+def resume(
+    path: Path | str,
+    *,
+    previous: bool = False,
+    more: Extension | None = None,
+    logs: Sequence[str] = (),
+    **watchers: Any,
+) -> Run:
+    """Resume an interrupted run; it ends as if it had never been interrupted.
+
+    `previous`: from the checkpoint before the last one. `more`: extend it, also if it is finished.
+    """
+    check_writers(logs)
+    with reopened_run(Path(path), previous=previous, more=more) as (home, trainer):
+        return train(home, trainer, watchers, logs)
+
+
+@contextlib.contextmanager
+def new_run(
+    config: RunConfig,
+    out: Path,
+    origin: dict[str, Any] | None = None,
+    *,
+    data: Dataset | None = None,
+    overwrite: bool = False,
+) -> Iterator[tuple[Path, Trainer]]:
+    """A new run's folder, locked, and its trainer. What is there already is only lost by `overwrite`."""
     if config.data != (None if data is None else digest_of(data)):
         raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
-    home = run_folder(Path(out), config.env, config.method, config.to_json())
+    home = run_folder(out, config.env, config.method, config.to_json())
     check_folder(home)
     trainer = Trainer(config, data)
     with locked(home):
@@ -89,23 +120,15 @@ def run(
             write_start(home, data)
             write_new(home, config, trainer.task, origin or provenance("guss.run"), sources)
             sync_folder(home.parent)
-        return train(home, trainer, watchers, logs)
+        yield home, trainer
 
 
-def resume(
-    path: Path | str,
-    *,
-    previous: bool = False,
-    more: Extension | None = None,
-    logs: Sequence[str] = (),
-    **watchers: Any,
-) -> Run:
-    """Resume an interrupted run; it ends as if it had never been interrupted.
-
-    `previous`: from the checkpoint before the last one. `more`: extend it, also if it is finished.
-    """
-    check_writers(logs)
-    home, config = Path(path), read_config(Path(path))
+@contextlib.contextmanager
+def reopened_run(
+    home: Path, *, previous: bool = False, more: Extension | None = None
+) -> Iterator[tuple[Path, Trainer]]:
+    """A stored run's folder, locked, and its trainer as it was after the last checkpoint."""
+    config = read_config(home)
     if any((home / name).exists() for name in PACKED):
         raise GussError(
             f"{home} is a packed run (its records are {', '.join(PACKED)}), without a checkpoint to resume from; "
@@ -135,7 +158,7 @@ def resume(
                 more.store(home, before, config)
             if not trainer.over and not is_final(home, trainer.done):
                 (home / FINAL).unlink(missing_ok=True)
-        return train(home, trainer, watchers, logs)
+        yield home, trainer
 
 
 def train(home: Path, trainer: Trainer, watchers: dict[str, Any], logs: Sequence[str]) -> Run:
