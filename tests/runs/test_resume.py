@@ -94,7 +94,9 @@ def test_a_checkpoint_of_another_run_is_told(tmp_path, whole):
 def test_stored_runs_are_not_lost(tmp_path):
     home = run_one(config(model="oracle", episodes=2), tmp_path, ORIGIN)
     before = (home / "episodes.jsonl").read_bytes()
-    with pytest.raises(GussError, match=r"2 of 2 episodes; go on with `guss run --resume .*`, or start anew with --ov"):
+    with pytest.raises(
+        GussError, match=r"2 of 2 episodes; resume it with `guss run --resume .*`, or replace it with --ov"
+    ):
         run_one(config(model="oracle", episodes=2), tmp_path, ORIGIN)
     assert (home / "episodes.jsonl").read_bytes() == before
     run_one(config(model="oracle", episodes=2), tmp_path, ORIGIN, overwrite=True)
