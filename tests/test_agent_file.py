@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from guss import Agent, checkpoint
-from guss.agent_file import RUN_META, load_agent, report_from
+from guss.agent_file import load_agent
 from guss.errors import GussError
 from guss.history import Episode
+from guss.models.stored_report import report_from
+from guss.runs.checkpoints import RUN_META
 
 SMALL = {"model": "dmdn", "net": {"hidden": [4]}, "fit": {"max_steps": 5}, "horizon": 3, "budget": 30, "preset": {}}
 

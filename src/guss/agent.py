@@ -24,10 +24,11 @@ from guss import keys as streams
 from guss.checkpoint import Stored
 from guss.collect.compiled import EPISODES, CompiledCollector
 from guss.collect.datasets import Columns, Dataset
+from guss.collect.episode_metrics import episode_metrics
 from guss.collect.exploration import random_action
 from guss.collect.host import act_all, begin_all
 from guss.collect.inputs import InputChecker, read_logged, resolve
-from guss.collect.trajectories import episode_metrics, hard_violations
+from guss.collect.trajectories import hard_violations
 from guss.compilation import Ahead, begin_programs, strong
 from guss.errors import GussError, warn
 from guss.explanation import Decision, Explanation, explain

@@ -1,4 +1,4 @@
-"""What a stored agent says of itself: which systems it fits, and how good its model was."""
+"""Files of agents: what is stored beside the arrays, and how an agent is made of it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from guss.history import Episode
 from guss.methods.factory import make_method
 from guss.methods.settings import AgentSettings
 from guss.methods.signature import check_signature, signature, stored_signature, with_stored_end
-from guss.models.evaluation import FitReport
-from guss.models.outcomes import OutcomeReport
+from guss.models.stored_report import report_from, report_numbers
 from guss.task import Task
-from guss.validation import received
 
 AGENT_META: dict[str, Any] = {
     "system": dict[str, Any],
@@ -30,16 +28,6 @@ AGENT_META: dict[str, Any] = {
     "report": Any,
     "constraints": dict[str, dict[str, Any]],
     "num_observed": int,
-}
-RUN_META: dict[str, Any] = {
-    "system": dict[str, Any],
-    "done": int,
-    "over": bool,
-    "steps": tuple[int, ...],
-    "config": dict[str, Any],
-    "records": dict[str, Any],
-    "report": Any,
-    "diverged": tuple[int, ...],
 }
 
 
@@ -97,27 +85,3 @@ def stored_state(stored: Stored, agent: Any) -> tuple[tuple[Task, ...], Any]:
         raise GussError(f"{stored.path} holds no data that an agent could continue with")
     method = make_method(agent.settings, tasks[1], rows.shape[1])
     return tasks, stored.restore(jax.eval_shape(jax.vmap(method.init), streams.first_state(agent.key)[None]))
-
-
-# ------------------------------------------------------------------------------------------------------------- reports
-
-
-def report_numbers(report: FitReport | None) -> list[Any] | None:
-    """A report as plain data."""
-    return [np.asarray(x, float).tolist() for x in jax.tree.leaves(report)] or None
-
-
-def report_from(values: Any, lead: tuple[int, ...]) -> FitReport | None:
-    """A report as `report_numbers` wrote it: its own numbers, then those of learned outcomes; `lead`: first axes."""
-    if values is None:
-        return None
-    count, more = len(FitReport._fields) - 1, len(OutcomeReport._fields)
-    try:
-        own: Any = [np.asarray(x, float) for x in values]
-    except (TypeError, ValueError) as error:
-        raise GussError(f"a stored report must be lists of numbers, got {received(values)}") from error
-    fits = [x.shape[: len(lead)] == lead and x.ndim <= len(lead) + 1 for x in own]
-    if len(own) not in (count, count + more) or not all(fits):
-        raise GussError(f"a stored report must be {count} or {count + more} numbers or lists, got {received(values)}")
-    parts = [*own[:count], OutcomeReport(*own[count:]) if own[count:] else None]
-    return FitReport(*parts)

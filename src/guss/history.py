@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import PyTree
 
-from guss.collect.trajectories import EpisodeMetrics, from_steps
+from guss.collect.episode_metrics import EpisodeMetrics
+from guss.collect.trajectories import from_steps
 from guss.envs.adapters import Adapted
 from guss.methods.settings import AgentSettings
 from guss.models.evaluation import FitReport, plain

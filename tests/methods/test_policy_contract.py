@@ -9,7 +9,8 @@ import pytest
 from helpers.problems import ACTIONS, make_task
 
 from guss.collect.compiled import CompiledCollector
-from guss.collect.trajectories import episode_metrics, one_episode
+from guss.collect.episode_metrics import episode_metrics
+from guss.collect.trajectories import one_episode
 from guss.errors import GussError
 from guss.methods import METHODS
 from guss.methods.base import ended_of

@@ -12,7 +12,7 @@ from helpers.short_runs import ORIGIN, add, config, policy_config, resume_run, r
 from test_replay import GUSS
 
 from guss.collect.datasets import read_episode
-from guss.collect.trajectories import unsafe_steps
+from guss.collect.episode_metrics import unsafe_steps
 from guss.constraint import Constraint
 from guss.envs import ENVS
 from guss.envs.pendulum import VIEW, pendulum_task

@@ -12,7 +12,7 @@ from helpers.short_runs import ORIGIN, Stop, config, resume_run, run_one, short_
 from guss import checkpoint
 from guss import keys as streams
 from guss.agent import Agent
-from guss.collect.trajectories import episode_metrics
+from guss.collect.episode_metrics import episode_metrics
 from guss.constraint import Constraint
 from guss.envs.pendulum import SafePendulumEnv
 from guss.errors import GussError, GussWarning

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from guss.collect.trajectories import episode_metrics, from_columns
+from guss.collect.episode_metrics import episode_metrics
+from guss.collect.trajectories import from_columns
 from guss.envs.pendulum import pendulum_task
 from guss.errors import GussError
 from guss.runs.loggers import check_writers, open_writers

@@ -1,9 +1,9 @@
-"""Trajectories and what an episode amounts to: every measure of an episode is computed here, once."""
+"""How trajectories are made of columns, of logged transitions and of single steps, and checked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,11 +17,6 @@ from guss.types import Trajectory, Transition
 def hard_violations(task: Task, cost: Any) -> np.ndarray:
     """Where a hard limit is violated, from costs [..., C]."""
     return np.asarray(np.any(np.asarray(cost)[..., ~np.asarray(task.soft, bool)] > 0, axis=-1))
-
-
-def unsafe_steps(task: Task, cost: Any) -> np.ndarray:
-    """Where any soft constraint is violated, whatever its bound, from costs [..., C]."""
-    return np.any(np.asarray(cost)[..., np.asarray(task.soft, bool)] > 0, axis=-1)
 
 
 def from_columns(task: Task, transitions: Transition, aux: PyTree = ()) -> Trajectory:
@@ -83,55 +78,6 @@ def check_finite(task: Task, trajectory: Trajectory, first: int, seeds: Sequence
                 f"{name} of task {task.name!r} is not finite in episode {first + number}, step {start + t}, "
                 f"seed {seeds[row]}{which}: {values[(row, number, t, *rest)]}. Episodes before are kept."
             )
-
-
-class EpisodeMetrics(NamedTuple):
-    """What one episode amounts to."""
-
-    steps: int
-    episode_return: float
-    mean_reward: float
-    unsafe_steps: int
-    """Steps with any soft constraint violated."""
-    unsafe_pct: float
-    unsafe_pct_by_cost: dict[str, float]
-    """Share of steps that violate each constraint."""
-    costs: dict[str, float]
-    """Sum of each constraint's cost."""
-    terminated: bool
-    """The system ended it."""
-    hard_stop: bool
-    """It ended because a hard limit was violated."""
-
-    @property
-    def ended_early(self) -> bool:
-        """Ended by the system or a hard limit, and not because an environment failed or time was over."""
-        return self.terminated or self.hard_stop
-
-
-def episode_metrics(task: Task, trajectory: Trajectory) -> list[list[EpisodeMetrics]]:
-    """For every seed, and every episode of it."""
-    seeds, episodes = trajectory.valid.shape[:2]
-    return [[_metrics(task, trajectory, s, e) for e in range(episodes)] for s in range(seeds)]
-
-
-def _metrics(task: Task, trajectory: Trajectory, seed: int, episode: int) -> EpisodeMetrics:
-    at: Any = (seed, episode)
-    steps = int(trajectory.valid[at].sum())
-    reward, cost = (np.asarray(x)[at][:steps] for x in (trajectory.reward, trajectory.cost))
-    unsafe = unsafe_steps(task, cost)
-    names = [constraint.name for constraint in task.constraints]
-    return EpisodeMetrics(
-        steps=steps,
-        episode_return=float(reward.sum(dtype=np.float64)),
-        mean_reward=float(reward.mean(dtype=np.float64)),
-        unsafe_steps=int(unsafe.sum()),
-        unsafe_pct=100.0 * float(unsafe.mean()),
-        unsafe_pct_by_cost={name: 100.0 * float((cost[:, k] > 0).mean()) for k, name in enumerate(names)},
-        costs={name: float(cost[:, k].sum()) for k, name in enumerate(names)},
-        terminated=bool(trajectory.terminated[at].any()),
-        hard_stop=bool(trajectory.stopped[at].any()),
-    )
 
 
 def one_episode(trajectory: Trajectory, seed: int, number: int) -> Trajectory:

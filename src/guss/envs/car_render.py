@@ -7,15 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from guss.envs.car_world import (
-    ARENA,
-    BINS,
-    GOAL_RADIUS,
-    HAZARD_RADIUS,
-    LIDAR,
-    NUM_POSITIONS,
-    load_mujoco,
-)
+from guss.envs.car_world import ARENA, BINS, GOAL_RADIUS, HAZARD_RADIUS, LIDAR, NUM_POSITIONS, load_mujoco
 from guss.envs.shapes import INK, Shape
 from guss.errors import GussError
 

@@ -3,7 +3,8 @@
 planning       any planner with a learned model (Alg. 1)
 random         random actions
 base           what policies share
-ppo, cpo       PPO, PPO-Lagrangian; TRPO, CPO (on_policy, trust_region: what they share)
+ppo            PPO, PPO-Lagrangian (on_policy: what on-policy methods share)
+trpo, cpo      TRPO, CPO (trust_region: their step)
 sac            SAC
 safe_mbpo      SAC in a learned model
 settings       everything that decides how a method learns and acts
@@ -21,7 +22,7 @@ from guss.registry import Registry
 METHODS: Registry[type[Method]] = Registry(
     "method",
     "guss.methods",
-    tuple(f"guss.methods.{name}" for name in ("sac", "safe_mbpo", "ppo", "cpo")),
+    tuple(f"guss.methods.{name}" for name in ("sac", "safe_mbpo", "ppo", "trpo", "cpo")),
 )
 register_method = METHODS.register
 

@@ -1,4 +1,4 @@
-"""TRPO (Schulman 2015) and CPO, constrained policy optimisation (Achiam 2017).
+"""CPO, constrained policy optimisation (Achiam 2017): TRPO with a limit on cost.
 
 One step an iteration, within a trust region KL ≤ δ. Gain and cost of the next policy are predicted by the surrogates
 
@@ -19,83 +19,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float
 
 from guss.methods import register_method
-from guss.methods.nets import Policy
-from guss.methods.on_policy import Constrained, OnPolicy, OnPolicyState, episode_cost, mean_of
-from guss.methods.trust_region import Product, Vector, backtrack, cpo_step, trpo_step
-from guss.types import Trajectory, setting
-
-
-@register_method("trpo", paper="not in it")
-class Trpo(OnPolicy):
-    """Trust-region policy optimisation: reward alone."""
-
-    name = "trpo"
-    cg_steps: int = setting(10, "Steps of conjugate gradients.")
-    damping: float = setting(0.1, "Of the identity, added to the Fisher matrix.")
-    shrink: float = setting(0.8, "By how much a step that is not accepted is shortened.")
-    tries: int = setting(10, "How often.")
-
-    def __check_init__(self) -> None:
-        self.check_ranges(cg_steps="[1, inf)", tries="[1, inf)", damping="[0, inf)", shrink="(0, 1)")
-
-    def update(
-        self, state: OnPolicyState, trajectory: Trajectory, key: PRNGKeyArray
-    ) -> tuple[OnPolicyState, dict[str, Any]]:
-        """One iteration: a step of the policy, then the value functions learn."""
-        rows, errors = self.rows(state, trajectory)
-        flat, unravel = ravel_pytree(state.policy)
-        before = state.policy.choice(rows.obs)
-
-        def surrogate(weights: Vector, advantage: Float[Array, "N"]) -> Float[Array, ""]:
-            """E ρ A."""
-            policy: Policy = unravel(weights)
-            ratio = jnp.exp(policy.log_prob(policy.choice(rows.obs), rows.raw) - rows.log_prob)
-            return mean_of(ratio * advantage, rows.weight)
-
-        def divergence(weights: Vector) -> Float[Array, ""]:
-            """KL of the old policy from the new, on average."""
-            policy: Policy = unravel(weights)
-            return mean_of(policy.kl(before, policy.choice(rows.obs)), rows.weight)
-
-        def product(x: Vector) -> Vector:
-            """Hx: the Hessian of KL at the old policy is the Fisher matrix."""
-            return jax.jvp(jax.grad(divergence), (flat,), (x,))[1] + self.damping * x
-
-        cost = episode_cost(trajectory)
-        gain = lambda w: surrogate(w, rows.advantage)  # noqa: E731
-        loss = lambda w: surrogate(w, rows.cost_advantage)  # noqa: E731
-        moved, metrics = self.step(flat, product, gain, loss, divergence, cost)
-        policy: Policy = unravel(moved)
-        state = self.rescale_values(state._replace(policy=policy), rows)
-
-        def learn(state: OnPolicyState, draw: Array) -> tuple[OnPolicyState, None]:
-            return self.learn_values(state, jax.tree.map(lambda x: x[draw], rows)), None
-
-        draws = self.draws(rows.weight, key)
-        state, _ = jax.lax.scan(learn, state, draws.reshape(-1, draws.shape[-1]))
-        metrics |= {
-            "episode_cost": cost,
-            "kl": divergence(moved),
-            "entropy": mean_of(policy.entropy(policy.choice(rows.obs)), rows.weight),
-        }
-        return self.learn_scale(state, trajectory), metrics | errors
-
-    def step(
-        self, flat: Vector, product: Product, gain: Any, loss: Any, divergence: Any, cost: Float[Array, ""]
-    ) -> tuple[Vector, dict[str, Array]]:
-        """The policy's weights after the step, and what to log of it."""
-        x = trpo_step(product, jax.grad(gain)(flat), self.target_kl, self.cg_steps)
-        now = gain(flat)
-
-        def accept(there: Vector) -> Bool[Array, ""]:
-            return (divergence(there) <= self.target_kl) & (gain(there) >= now)
-
-        moved, share = backtrack(accept, flat, x, self.shrink, self.tries)
-        return moved, {"step_share": share}
+from guss.methods.on_policy import Constrained
+from guss.methods.trpo import Trpo
+from guss.methods.trust_region import Product, Vector, backtrack, cpo_step
 
 
 @register_method("cpo", paper="Sec. 5.2, app. C")

@@ -25,6 +25,7 @@ from guss.planners.distributions import (
 )
 from guss.planners.sequences import MeanSequencePlanner, RewardAlone
 from guss.types import Scores, setting
+from guss.validation import check_ranges
 
 
 class CrossEntropyPlanner(MeanSequencePlanner):
@@ -37,19 +38,13 @@ class CrossEntropyPlanner(MeanSequencePlanner):
     warm_start: bool = setting(False, "start from the last plan's distribution mean, shifted by one step")
 
     def __check_init__(self) -> None:
-        if self.iterations < 1 or self.num_elites < 1:
-            raise GussError(
-                f"iterations and num_elites must be at least 1, got {self.iterations} and {self.num_elites}"
-            )
+        check_ranges(self, "planner", iterations="[1, inf)", num_elites="[1, inf)")
+        check_ranges(self, "planner", smoothing="[0, 1)", initial_std="(0, inf)")
         smallest = self.budget // self.iterations
         if self.budget > 0 and smallest < self.num_elites:
             raise GussError(
                 f"a budget of {self.budget} plans in {self.iterations} iterations gives {smallest} samples each, fewer "
                 f"than the {self.num_elites} elites; raise the budget or lower num_elites or iterations"
-            )
-        if not (0.0 <= self.smoothing < 1.0 and self.initial_std > 0.0):
-            raise GussError(
-                f"smoothing must be in [0, 1) and initial_std positive, got {self.smoothing} and {self.initial_std}"
             )
 
     def schedule(self, budget: int) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from guss.planners import archive as archives
 from guss.planners import policy
 from guss.planners.archive import Archive
 from guss.types import Planner, Scores, setting
+from guss.validation import check_ranges
 
 MOST_DRAWS = 2**26
 """Up to this many random numbers are drawn before a plan begins: a quarter of a gigabyte."""
@@ -41,21 +42,13 @@ class ElitePlanner(Planner):
     warm_start: bool = setting(True, "the last plan's policy is one of the initial ones (not in the paper)")
 
     def __check_init__(self) -> None:
-        for name in ("num_initial", "num_new"):
-            if getattr(self, name) < 1:
-                raise GussError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_ranges(self, "planner", num_initial="[1, inf)", num_new="[1, inf)", policy_hidden="[1, inf)")
+        check_ranges(self, "planner", mutation_variance="[0, inf)", sample_std="(0, inf)")
         if 0 < self.budget < self.num_initial:
             raise GussError(
                 f"a budget of {self.budget} plans is smaller than the {self.num_initial} initial policies; "
                 f"raise the budget or lower num_initial"
             )
-        if self.mutation_variance < 0 or self.sample_std <= 0:
-            raise GussError(
-                f"mutation_variance must not be negative and sample_std must be positive, "
-                f"got {self.mutation_variance} and {self.sample_std}"
-            )
-        if any(units < 1 for units in self.policy_hidden):
-            raise GussError(f"hidden layers need at least 1 unit, got policy_hidden {self.policy_hidden}")
         weights = policy.num_parameters(self.sizes)
         MAX_WEIGHTS.check(f"an archive of {self.budget} policies with {weights} weights each", self.budget * weights)
 

@@ -32,6 +32,7 @@ from guss.planners.distributions import (
 from guss.planners.noise import colouring
 from guss.planners.sequences import FeasibleFirst, RewardAlone, SequencePlanner
 from guss.types import Scores, setting
+from guss.validation import check_ranges
 
 
 class Memory(NamedTuple):
@@ -65,22 +66,12 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
     warm_start: bool = setting(True, "start from the last plan's mean and elites, shifted by one step")
 
     def __check_init__(self) -> None:
-        if self.iterations < 1 or self.num_elites < 1:
-            raise GussError(
-                f"iterations and num_elites must be at least 1, got {self.iterations} and {self.num_elites}"
-            )
+        check_ranges(self, "planner", iterations="[1, inf)", num_elites="[1, inf)", kept_share="[0, 1]")
+        check_ranges(self, "planner", shrink="[1, inf)", noise_exponent="[0, inf)")
+        check_ranges(self, "planner", smoothing="[0, 1)", initial_std="(0, inf)")
         if 0 < self.budget < self.iterations:
             raise GussError(
                 f"a budget of {self.budget} plans is less than one for each of {self.iterations} iterations"
-            )
-        if not (0.0 <= self.kept_share <= 1.0 and self.shrink >= 1.0):
-            raise GussError(
-                f"kept_share must be in [0, 1] and shrink at least 1, got {self.kept_share} and {self.shrink}"
-            )
-        if not (0.0 <= self.smoothing < 1.0 and self.initial_std > 0.0 and self.noise_exponent >= 0.0):
-            raise GussError(
-                f"smoothing must be in [0, 1), initial_std positive and noise_exponent not negative, got "
-                f"{self.smoothing}, {self.initial_std} and {self.noise_exponent}"
             )
         sizes = self.schedule(self.budget) if self.budget > 0 else ()
         if sizes and (len(sizes) < self.iterations or sizes[-1] < self.num_elites):

@@ -29,6 +29,7 @@ from guss.planners.distributions import (
 )
 from guss.planners.sequences import MeanSequencePlanner, RewardAlone
 from guss.types import Scores, setting
+from guss.validation import check_ranges
 
 
 def weights(
@@ -57,16 +58,12 @@ class PathIntegralPlanner(MeanSequencePlanner):
     warm_start: bool = setting(True, "start from the last plan's sequence, shifted by one step")
 
     def __check_init__(self) -> None:
-        if self.iterations < 1:
-            raise GussError(f"iterations must be at least 1, got {self.iterations}")
+        check_ranges(self, "planner", iterations="[1, inf)", mixing="(0, 1]")
+        check_ranges(self, "planner", temperature="(0, inf)", noise_std="(0, inf)")
         if 0 < self.budget < self.iterations:
             raise GussError(
                 f"a budget of {self.budget} plans is less than one for each of {self.iterations} iterations"
             )
-        if not (self.temperature > 0.0 and self.noise_std > 0.0):
-            raise GussError(f"temperature and noise_std must be positive, got {self.temperature} and {self.noise_std}")
-        if not 0.0 < self.mixing <= 1.0:
-            raise GussError(f"mixing must be above 0 and at most 1, got {self.mixing}")
 
     def schedule(self, budget: int) -> tuple[int, ...]:
         """Equal populations; what does not divide goes to the first iterations."""

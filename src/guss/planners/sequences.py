@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from guss import risk
-from guss.errors import GussError
 from guss.planners.distributions import SequenceState, centre
 from guss.types import Planner, Scores, setting
+from guss.validation import check_ranges
 
 
 class SequencePlanner(Planner):
@@ -65,8 +65,7 @@ class FeasibleFirst(SequencePlanner):
     minimal_elites: int = setting(5, "feasible samples needed before reward counts")
 
     def __check_init__(self) -> None:
-        if self.minimal_elites < 1:
-            raise GussError(f"minimal_elites must be at least 1, got {self.minimal_elites}")
+        check_ranges(self, "planner", minimal_elites="[1, inf)")
 
     def ranking_scores(self, scores: Scores) -> Scores:
         """Hard violations, then cost, then reward: feasible samples come first, by reward."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from guss.collect.trajectories import unsafe_steps
+from guss.collect.episode_metrics import unsafe_steps
 from guss.runs.animation import MOST_FRAMES, NAME, OnStep, evenly, pack_animation
 from guss.runs.replay import PlanSnapshot, Replay, ReplayStep
 from guss.runs.store import write_packed

@@ -8,13 +8,23 @@ from pathlib import Path
 from typing import Any
 
 from guss import checkpoint
-from guss.agent_file import RUN_META
 from guss.checkpoint import Stored
 from guss.errors import GussError
 from guss.runs.rows import read_episodes
 
 FINAL = "final.ckpt"
 """The models fitted to all episodes of a finished run; everything else of its state is in the last checkpoint."""
+RUN_META: dict[str, Any] = {
+    "system": dict[str, Any],
+    "done": int,
+    "over": bool,
+    "steps": tuple[int, ...],
+    "config": dict[str, Any],
+    "records": dict[str, Any],
+    "report": Any,
+    "diverged": tuple[int, ...],
+}
+"""Types of what a checkpoint keeps beside the state."""
 
 
 def checkpoints(home: Path) -> list[Path]:

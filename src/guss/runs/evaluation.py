@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from guss import keys as streams
-from guss.collect.trajectories import EpisodeMetrics, check_finite, episode_metrics
+from guss.collect.episode_metrics import EpisodeMetrics, episode_metrics
+from guss.collect.trajectories import check_finite
 from guss.errors import GussError
 from guss.runs.final_model import restore_learned
 from guss.runs.results import read_config

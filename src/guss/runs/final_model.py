@@ -12,11 +12,11 @@ from typing import Any
 import jax
 
 from guss.agent import Agent
-from guss.agent_file import report_from
 from guss.checkpoint import Stored
 from guss.envs.lookup import as_maker
 from guss.errors import GussError, warn
 from guss.history import Episode
+from guss.models.stored_report import report_from
 from guss.runs.checkpoints import final_models, newest_checkpoint
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.results import episode_from, read_config

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from guss import checkpoint
-from guss.agent_file import report_numbers
 from guss.checkpoint import sync_folder, write_atomically
 from guss.collect.compiled import OnStep
 from guss.collect.datasets import Dataset
 from guss.errors import GussError, warn
 from guss.files import check_folder, writing
+from guss.models.stored_report import report_numbers
 from guss.progress import EpisodeSummary
 from guss.runs.checkpoints import FINAL, is_final, newest_checkpoint, save_checkpoint
 from guss.runs.config import RunConfig

@@ -29,8 +29,9 @@ import numpy as np
 
 from guss.checkpoint import write_atomically
 from guss.collect.datasets import Dataset, read_trace, trace_columns, write_trace
+from guss.collect.episode_metrics import EpisodeMetrics
 from guss.collect.tables import write_columns
-from guss.collect.trajectories import EpisodeMetrics, one_episode
+from guss.collect.trajectories import one_episode
 from guss.errors import GussError
 from guss.files import file_error
 from guss.limits import MAX_PACKED, read_gzip

@@ -16,9 +16,10 @@ from guss import keys as streams
 from guss.checkpoint import Stored
 from guss.collect.compiled import CompiledCollector, OnStep
 from guss.collect.datasets import Dataset
+from guss.collect.episode_metrics import EpisodeMetrics, episode_metrics
 from guss.collect.host import Failures, HostCollector
 from guss.collect.inputs import InputChecker, with_names
-from guss.collect.trajectories import EpisodeMetrics, check_finite, episode_metrics
+from guss.collect.trajectories import check_finite
 from guss.compilation import Ahead, begin_programs
 from guss.envs import EnvSpec
 from guss.errors import GussError

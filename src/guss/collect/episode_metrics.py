@@ -1,0 +1,64 @@
+"""What an episode amounts to: reward, unsafe steps, how it ended. Every measure is computed here, once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from guss.task import Task
+from guss.types import Trajectory
+
+
+def unsafe_steps(task: Task, cost: Any) -> np.ndarray:
+    """Where any soft constraint is violated, whatever its bound, from costs [..., C]."""
+    return np.any(np.asarray(cost)[..., np.asarray(task.soft, bool)] > 0, axis=-1)
+
+
+class EpisodeMetrics(NamedTuple):
+    """What one episode amounts to."""
+
+    steps: int
+    episode_return: float
+    mean_reward: float
+    unsafe_steps: int
+    """Steps with any soft constraint violated."""
+    unsafe_pct: float
+    unsafe_pct_by_cost: dict[str, float]
+    """Share of steps that violate each constraint."""
+    costs: dict[str, float]
+    """Sum of each constraint's cost."""
+    terminated: bool
+    """The system ended it."""
+    hard_stop: bool
+    """It ended because a hard limit was violated."""
+
+    @property
+    def ended_early(self) -> bool:
+        """Ended by the system or a hard limit, and not because an environment failed or time was over."""
+        return self.terminated or self.hard_stop
+
+
+def episode_metrics(task: Task, trajectory: Trajectory) -> list[list[EpisodeMetrics]]:
+    """For every seed, and every episode of it."""
+    seeds, episodes = trajectory.valid.shape[:2]
+    return [[_metrics(task, trajectory, s, e) for e in range(episodes)] for s in range(seeds)]
+
+
+def _metrics(task: Task, trajectory: Trajectory, seed: int, episode: int) -> EpisodeMetrics:
+    at: Any = (seed, episode)
+    steps = int(trajectory.valid[at].sum())
+    reward, cost = (np.asarray(x)[at][:steps] for x in (trajectory.reward, trajectory.cost))
+    unsafe = unsafe_steps(task, cost)
+    names = [constraint.name for constraint in task.constraints]
+    return EpisodeMetrics(
+        steps=steps,
+        episode_return=float(reward.sum(dtype=np.float64)),
+        mean_reward=float(reward.mean(dtype=np.float64)),
+        unsafe_steps=int(unsafe.sum()),
+        unsafe_pct=100.0 * float(unsafe.mean()),
+        unsafe_pct_by_cost={name: 100.0 * float((cost[:, k] > 0).mean()) for k, name in enumerate(names)},
+        costs={name: float(cost[:, k].sum()) for k, name in enumerate(names)},
+        terminated=bool(trajectory.terminated[at].any()),
+        hard_stop=bool(trajectory.stopped[at].any()),
+    )
