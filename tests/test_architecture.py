@@ -49,3 +49,11 @@ def test_every_file_that_is_mentioned_exists():
     mentioned = set(re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)`", TEXT))
     missing = [name for name in mentioned if not (SOURCE / name).exists() and not (ROOT / name).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("package", ["envs", "models", "planners", "collect", "methods", "runs", "reports", "cli"])
+def test_every_file_of_a_package_is_in_the_table(package):
+    table = TEXT.partition("## Files of the packages")[2].partition("\n## ")[0]
+    mine = table.partition(f"| `{package}/` ")[2].partition("\n| `")[0]
+    named = set(re.findall(r"`([a-z_0-9]+\.py)`", mine))
+    assert named == {path.name for path in (SOURCE / package).glob("*.py")} - {"__init__.py"}

@@ -46,6 +46,8 @@ if "GUSS_TEST_PLUGIN" in os.environ:  # a method of your own, held to the same c
 PLUGIN = Path(__file__).parents[1] / "helpers" / "steady.py"
 CUSTOM = "steady"
 SEEDS, STEPS = (3, 4), 5
+REWARDS = json.loads((Path(__file__).parents[1] / "data" / "method_rewards.json").read_text())
+"""Mean rewards of two iterations, by seed and episode."""
 TASK = make_task(ACTIONS["continuous"])
 names = pytest.mark.parametrize("name", [*method_names(), CUSTOM])
 
@@ -227,6 +229,14 @@ def test_the_same_settings_give_the_same_bits_and_seeds_differ(name):
         other = again.iterate().trajectory
         assert jax.tree.all(jax.tree.map(lambda a, b: np.array_equal(a, b, equal_nan=True), each.trajectory, other))
     assert not np.array_equal(iterations[1].trajectory.action[0], iterations[1].trajectory.action[1])
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_rewards_are_those_of_earlier_versions(name):
+    """Up to what compilers and machines round differently. `python tests/compare_commits.py` compares the bits."""
+    _, _, iterations = trained(name)
+    found = [each.trajectory.reward.mean(axis=2).tolist() for each in iterations]
+    np.testing.assert_allclose(found, REWARDS[name], rtol=1e-3, atol=1e-3, err_msg=json.dumps(found))
 
 
 @names

@@ -94,8 +94,8 @@ def test_the_safe_one_avoids_a_cost_that_the_other_runs_into():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"temperature": 0.0}, "temperature and noise_std must be positive, got 0.0"),
-        ({"mixing": 0.0}, "mixing must be above 0"),
+        ({"temperature": 0.0}, "temperature must be more than 0, got 0.0"),
+        ({"mixing": 0.0}, r"mixing must be in \(0, 1\]"),
         ({"iterations": 0}, "iterations must be at least 1, got 0"),
         ({"budget": 2, "iterations": 3}, "a budget of 2 plans is less than one for each of 3 iterations"),
     ],
