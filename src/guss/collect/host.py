@@ -105,7 +105,8 @@ class _Episodes:
 
     def apart(self, rows: PyTree) -> PyTree:
         """Arrays of all environments, [N, …], by seed and episode: [S, E, …]."""
-        return jax.tree.map(lambda x: x.reshape(-1, self.envs.num_envs, *x.shape[1:]), rows)
+        each = self.envs.num_envs
+        return jax.tree.map(lambda x: x.reshape(len(x) // each, each, *x.shape[1:]), rows)
 
     def trajectory(self) -> Trajectory:
         """All of it, padded to whole episodes: [S, E, T, …]."""
