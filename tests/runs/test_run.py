@@ -1,21 +1,13 @@
-"""`guss.run` in Python: what it returns, and how far a plan is from the command."""
-
-import sys
-from pathlib import Path
+"""`guss.run` in Python: what it returns."""
 
 import numpy as np
 import pytest
 from helpers.short_runs import ORIGIN, Stop, config, policy_config, run_one, stop_after
 
 import guss
-import guss.planners.engine
-from guss.cli.main import parse
-from guss.collect.compiled import CompiledCollector
 from guss.errors import GussError
 from guss.reports.inventory import read_record
 from guss.reports.run_summary import per_seed
-
-SOURCE = str(Path(guss.__file__).parent)
 
 
 @pytest.fixture(scope="module")
@@ -78,29 +70,3 @@ def test_a_config_is_made_as_by_the_command():
         guss.make_config("safe-pendulum", "gus")
     with pytest.raises(GussError, match="horizont"):
         guss.make_config("safe-pendulum", horizont=3)
-
-
-def frames_of_ours(frame):
-    """Functions of guss on the stack, the innermost first."""
-    while frame is not None:
-        if frame.f_code.co_filename.startswith(SOURCE) and not frame.f_code.co_name.startswith("<"):
-            yield frame.f_code.co_qualname
-        frame = frame.f_back
-
-
-def test_at_most_six_functions_lie_between_the_command_and_a_plan(tmp_path, monkeypatch):
-    """Counted on the stack of a real run, while its program is traced."""
-    found = []
-    plan_one = guss.planners.engine.plan_one
-
-    def watched(*arguments, **options):
-        found.append(list(frames_of_ours(sys._getframe(1))))
-        return plan_one(*arguments, **options)
-
-    monkeypatch.setattr("guss.methods.planning.plan_one", watched)
-    monkeypatch.setattr(CompiledCollector, "compile_ahead", lambda *_: None)  # traced where it is called
-    words = ["run", "--env", "short-pendulum", "--method", "rs", "--seeds", "1", "--episodes", "2", "--horizon", "2"]
-    words += ["--budget", "7", "--fit", "max_steps=20", "--initial-steps", "0", "--quiet", "--no-figures"]
-    parse([*words, "--out", str(tmp_path)]).run()
-    between = found[0][: found[0].index("Run.run")]
-    assert len(between) <= 6, between
