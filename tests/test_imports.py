@@ -1,6 +1,7 @@
 """Imports point one way, and what the project says of itself stays clean."""
 
 import ast
+import importlib.util
 import re
 import sys
 import tomllib
@@ -102,3 +103,17 @@ def test_every_import_is_declared_and_every_extra_is_imported():
     assert unused == set()
     car = {name for path in SOURCE.glob("envs/car*.py") for name in third_party(path)}
     assert car <= modules(project["dependencies"]) | extras["car"]
+
+
+SCRIPTS = sorted(path for folder in ("benchmarks", "studies", "examples") for path in (ROOT / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_scripts_outside_the_package_import_names_that_exist(path):
+    """No test runs all of them: some need peers, or hours."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "guss":
+            module = importlib.import_module(node.module)
+            for alias in node.names:
+                found = hasattr(module, alias.name) or importlib.util.find_spec(f"{node.module}.{alias.name}")
+                assert found, f"{node.module} has no {alias.name}"

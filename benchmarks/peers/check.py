@@ -20,8 +20,8 @@ import torch
 from benchmarks.cases import PLANS, Case, model_of, task_of
 from benchmarks.peers.nets import PENALTY, Net, running_cost, to_torch
 from benchmarks.peers.with_torch_fit import KINDS, Nets, arrange
+from guss.models.mixtures import nll_of
 from guss.models.scaling import Scaling
-from guss.models.training import nll_of
 
 LIMIT = 1e-5
 ROWS = 500

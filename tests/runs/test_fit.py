@@ -9,7 +9,7 @@ from helpers.short_runs import ORIGIN, config, resume_run, run_one, short_pendul
 
 from guss import checkpoint
 from guss.agent import Agent
-from guss.cli.export import Export
+from guss.cli.export import ExportCommand
 from guss.cli.fit import FitCommand
 from guss.collect.datasets import read_trace, read_traces, write_trace
 from guss.errors import GussError
@@ -63,9 +63,9 @@ def test_one_fit_from_scratch_is_the_one_of_a_run_that_fits_from_scratch(tmp_pat
     assert guss_here("export", home, "--out", table, check=0).stdout == f"75 transitions of 3 episodes: {table}\n"
     assert table.read_text().splitlines()[0].split(",")[8:10] == ["cost_unsafe_angle", "terminated"]
     with pytest.raises(GussError, match="--overwrite replaces it"):
-        Export(home, table).run()
+        ExportCommand(home, table).run()
     with pytest.raises(GussError, match="unknown seed of the run '8'"):
-        Export(home, tmp_path / "other.csv", seeds=(8,)).run()
+        ExportCommand(home, tmp_path / "other.csv", seeds=(8,)).run()
     (tmp_path / "empty.toml").write_text("")
     words = ["fit", "--env", f"{plugin}:make", "--data", "log.csv", "--seed", "7", "--horizon", "3"]
     words += ["--net", "hidden=[8]", "--fit", "epochs=3", "warm_start=false", "--preset", "empty.toml"]

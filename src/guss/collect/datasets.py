@@ -47,7 +47,7 @@ class Dataset(NamedTuple):
 
 
 def join(datasets: Sequence[Dataset], origins: Sequence[Any] = ()) -> Dataset:
-    """One after another; reward and cost only if all have them. `origins`: where each is from, for errors."""
+    """One after another; all of them have rewards and costs, or none. `origins`: where each is from, for errors."""
     origins, first, names = origins or [f"trace {i}" for i in range(len(datasets))], datasets[0], None
     for field in ("obs", "action", "next_obs", "reward", "cost"):
         parts = [getattr(each.trajectory, field) for each in datasets]
