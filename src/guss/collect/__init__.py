@@ -1,6 +1,7 @@
 """Steps of the real system: episodes of compiled tasks and of Gymnasium environments, and logged data.
 
-trajectories  how a Trajectory is made of steps, and what an episode amounts to
+trajectories  how a Trajectory is made of columns, logs and steps
+episode_metrics  reward and unsafe steps of an episode
 compiled      whole episodes of compiled tasks, all seeds in one program
 host          episodes on Gymnasium environments, which `host_envs` steps
 exploration   the first data

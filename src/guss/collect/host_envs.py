@@ -51,10 +51,11 @@ class HostEnvs:
     def _start(self, obs: np.ndarray, episode: int) -> Float[np.ndarray, "N D"]:
         wrong = np.argwhere(~np.isfinite(obs))
         if len(wrong):
-            row, d = wrong[0].tolist()
+            row, *rest = wrong[0].tolist()
+            which = "".join(f", {self.task.observations.labels[d]}" for d in rest[:1])
             raise GussError(
                 f"the first observation of task {self.task.name!r} is not finite in episode {episode}, seed "
-                f"{self.seeds[row]}, {self.task.observations.labels[d]}: {obs[row, d]}. Episodes before are kept."
+                f"{self.seeds[row]}{which}: {obs[tuple(wrong[0])]}. Episodes before are kept."
             )
         return obs
 
@@ -136,7 +137,11 @@ class VectorEnvs(HostEnvs):
 
     def _numbers(self, what: str, values: Any, failing: str) -> np.ndarray:
         """A copy: environments may reuse their arrays."""
-        return self._called(f"{failing}, {what} must be numbers, got {values!r}", np.array, values, np.float32)
+        try:
+            return np.array(values, np.float32)
+        except (TypeError, ValueError) as error:
+            text = f"the environments of task {self.task.name!r} {failing}: {what} must be numbers, got {values!r}"
+            raise GussError(f"{text}. Episodes before are kept.") from error
 
     def reset(self, episode: int) -> Float[np.ndarray, "N D"]:
         """All at once."""

@@ -1,4 +1,4 @@
-"""Model models by name: made untrained, and fitted for all seeds at once (TRAIN of Alg. 1)."""
+"""Learned models by name: made untrained, and fitted for all seeds at once (TRAIN of Alg. 1)."""
 
 from __future__ import annotations
 

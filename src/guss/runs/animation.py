@@ -1,6 +1,6 @@
 """An animation as packed data, which the report page draws; `runs/animator.py` makes it of a stored episode.
 
-pack_animation(…)      as plain data for JSON: numbers rounded to what can be drawn, plans and steps thin_plans
+pack_animation(…)      as plain data for JSON: numbers rounded to what can be drawn, plans and steps thinned
 read_animation(home)   RUN/animation.json.gz; None if there is none
 """
 

@@ -129,10 +129,11 @@ class Animator:
     @property
     def titles(self) -> dict[str, str]:
         """Of the panels."""
+        kept = self.behaviour is not None and self.replay.keeps_archive
         return {
             "system": "System (shaded: unsafe)",
             "plans": "Predicted trajectories" if self.phase == "plan" else "Trajectory so far",
-            "archive": "Archive: best plan per cell" if self.replay.keeps_archive else "Best plan per behaviour cell",
+            "archive": "Archive: best plan per cell" if kept else "Best plan per behaviour cell",
             "course": "Episode (red dots: unsafe steps)",
         }
 

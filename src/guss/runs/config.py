@@ -18,7 +18,7 @@ from guss.plugins import find_preset, load_preset
 from guss.runs.store import digest_of
 from guss.validation import check_seconds, check_seed, convert, received
 
-LATER = ("data", "data_rows", "overlap", "episode_length", "without_cost", "step_timeout", "env_process")
+LATER = ("data", "overlap", "episode_length", "without_cost", "step_timeout", "env_process")
 """Settings that are stored only where they differ from their default: most runs do not have them."""
 
 
@@ -96,6 +96,7 @@ class RunConfig(AgentSettings):
     def to_json(self) -> dict[str, Any]:
         """As plain data; of logged data, and of what was added later, only where they are used."""
         silent = ["started_in", *(name for name in LATER if getattr(self, name) == getattr(RunConfig, name))]
+        silent += ["data_rows"] if self.data is None else []
         if self.is_policy:
             silent += ["horizon", "budget"]
             silent += [] if self.method_class.model_based else ["model", "net", "fit"]

@@ -92,7 +92,10 @@ def pack_run(
     done = {episode for episode, count in Counter(row["episode"] for row in rows).items() if count == len(seeds)}
     if not done:
         raise GussError(f"{home} has no finished episode yet")
-    lines = {"episodes.jsonl": rows, "timings.jsonl": read_timings(home)}
+    lines = {}
+    for name, found in (("episodes.jsonl", rows), ("timings.jsonl", read_timings(home))):
+        pairs = zip(found, raw_lines(home / name), strict=False)  # a run that is under way has written more by now
+        lines[name] = b"".join(line for row, line in pairs if row["episode"] in done)
     made, missing = dict[str, dict[str, Any] | None](), list[str]()
     with no_user_code("a pack"):
         made[state_maps.NAME], why = _maps(home, stored, rows)
@@ -105,9 +108,7 @@ def pack_run(
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
     write_stored(target, {name: value for name, value in stored.data.items() if name != STARTED_IN})
-    for name, found in lines.items():
-        pairs = zip(found, raw_lines(home / name), strict=False)  # a run that is under way has written more by now
-        content = b"".join(line for row, line in pairs if row["episode"] in done)
+    for name, content in lines.items():
         write_atomically(target / f"{name}.gz", packed_bytes(content))
     for name, data in made.items():
         if data is not None:
