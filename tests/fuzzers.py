@@ -17,8 +17,8 @@ from typing import Any
 import jax
 import numpy as np
 from helpers.short_runs import run_one
+from helpers.stored import store
 from mutations import array, broken, changed, misspelled, toml, weird
-from reports.stored import store
 
 from guss import Agent, agent_file, checkpoint
 from guss.cli.fit import FitCommand
