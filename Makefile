@@ -5,15 +5,17 @@ CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup run test test-long test-pythons fuzz bench check clean another-python
+.PHONY: help setup run test test-long test-pythons wheel-test fuzz bench check docs clean another-python
 help:
 	@echo "make run           set up, learn Safe Pendulum with GuSS (about two minutes), say where the figures are"
 	@echo "make test          set up, run the tests"
 	@echo "make test-pythons  the tests on every supported Python found, with pinned and with newest dependencies"
+	@echo "make wheel-test    build wheel and sdist, try them on every supported Python outside the source tree"
 	@echo "make test-long     the full counts, written to results/tests/"
 	@echo "make fuzz          100,000 random inputs, written to results/tests/fuzz.json; about 20 minutes"
 	@echo "make bench         guss beside its peers (in .venv-peers, 2 GB), written to benchmarks/; about 20 minutes"
-	@echo "make check         lint, format, types, import directions"
+	@echo "make check         lint, format, types, import directions, generated parts of the documentation"
+	@echo "make docs          rewrite the generated parts of README.md and docs/ from stored records and the source"
 	@echo "make setup         only set up .venv"
 	@echo "PYTHON=python3.12 chooses the interpreter, VENV=folder where to install"
 
@@ -47,6 +49,9 @@ test: $(STAMP)
 test-pythons:
 	@$(PYTHON) tests/pythons.py $(PYTHONS)
 
+wheel-test: $(STAMP)
+	@$(BIN)/python tests/wheel.py
+
 test-long: $(STAMP)
 	@$(BIN)/python -m pytest -n 2 -m long
 
@@ -71,6 +76,10 @@ check: $(STAMP)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/test_imports.py
+	@$(BIN)/python docs/generate.py --check
+
+docs: $(STAMP)
+	@$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf .venv .venv-peers .venv-sb3 .venv-3.* runs

@@ -21,7 +21,7 @@ AIRFLOW, LEAK = 4.0, 0.2  # kW carried away per degree above outside, by the fan
 FULL_POWER = 6.0  # kW that the fans draw at full speed
 LIMIT = 27.0  # °C, above it the servers are not safe
 BASE_LOAD, BURSTS = 9.0, (6.0, 14.0)  # kW of heat; a burst adds something between these
-WATCHED = 3  # days that the thermostat goes on while the agent watches
+WATCHED = 3  # days that the thermostat controls while the agent observes
 BEGINS, ENDS = 1 / 30, 1 / 9  # chance per step that a burst begins, and that it ends
 
 
@@ -130,7 +130,7 @@ SETTINGS = {
     "budget": 200,
     "planning_margin": 0.25,  # plans keep 0.25 °C below the limit
     "model": "dmdn",
-    "net": {"hidden": (32, 32), "ensemble": 3},  # three nets: the hottest prediction counts
+    "model_settings": {"hidden": (32, 32), "ensemble": 3},  # three nets: the hottest prediction counts
     "fit": {"max_steps": 3000, "warm_steps": 1000},
 }
 

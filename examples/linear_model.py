@@ -1,18 +1,14 @@
 """A custom model in one file: ridge regression in closed form, on the observation, the action and their products.
 
 guss run --plugin examples/linear_model.py --model linear --seed 1000 --seeds 3 --episodes 6
-guss run --plugin examples/linear_model.py --model linear --net ridge=0.1 degree=1 ensemble=1
+guss run --plugin examples/linear_model.py --model linear --model.ridge 0.1 --model.degree 1 --model.ensemble 1
 """
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from guss import Model, register_model, setting
-from guss.models.evaluation import evaluate_model
-from guss.models.layers import encoded
-from guss.models.scaling import Scaling
-from guss.models.training import split_rows
+from guss import Model, Scaling, encoded, evaluate_model, register_model, setting, split_rows
 
 
 @register_model("linear", paper="not in the paper")

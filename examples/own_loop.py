@@ -30,7 +30,7 @@ def main(episodes: int, keep: Path) -> None:
         initial_episodes=2,
         horizon=12,
         budget=100,
-        net={"hidden": (32, 32)},
+        model_settings={"hidden": (32, 32)},
         fit={"max_steps": 1000, "warm_steps": 300},
     )
     for episode in range(episodes):
@@ -44,7 +44,7 @@ def main(episodes: int, keep: Path) -> None:
             obs = next_obs
         last = agent.history[-1]
         print(f"{last.phase:>14}: mean reward {last.mean_reward:6.2f}, unsafe {last.unsafe_pct:4.1f} %")
-    agent.save(keep)  # guss.Agent.load(keep, task) goes on from here
+    agent.save(keep)  # guss.Agent.load(keep, task) continues from here
     print(f"kept in {keep}")
 
 

@@ -1,4 +1,4 @@
-"""A planner of your own in one file: constant actions, the safest first, then the best.
+"""A custom planner in one file: constant actions, the safest first, then the best.
 
 guss plan --plugin examples/own_planner.py --method hold
 guss reproduce toy --plugin examples/own_planner.py --methods guss hold --seeds 2
@@ -6,8 +6,7 @@ guss reproduce toy --plugin examples/own_planner.py --methods guss hold --seeds 
 
 import jax.numpy as jnp
 
-from guss import Planner, register_planner, setting
-from guss.risk import best_index
+from guss import Planner, best_index, register_planner, setting
 
 
 @register_planner("hold", paper="not in the paper")

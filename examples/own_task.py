@@ -1,4 +1,4 @@
-"""A task of your own: push a cart as far as it goes without exceeding a speed limit.
+"""A custom task: push a cart as far as it goes without exceeding a speed limit.
 
 guss plan --env examples/own_task.py:cart --horizon 20 --budget 300
 """

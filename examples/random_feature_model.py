@@ -1,7 +1,7 @@
 """A custom stochastic model in one file: Bayesian linear regression on random Fourier features (Rahimi and Recht 2007).
 
 guss run --plugin examples/random_feature_model.py --model random-features --seed 1000 --seeds 3 --episodes 6
-guss run --plugin examples/random_feature_model.py --model random-features --net particles=5 length_scale=4 ensemble=1
+guss run --plugin examples/random_feature_model.py --model random-features --model.particles 5 --model.length-scale 4
 """
 
 import dataclasses
@@ -10,11 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from guss import Model, register_model, setting
-from guss.models.evaluation import evaluate_model
-from guss.models.layers import encoded
-from guss.models.scaling import Scaling
-from guss.models.training import split_rows
+from guss import Model, Scaling, encoded, evaluate_model, register_model, setting, split_rows
 
 
 @register_model("random-features", paper="not in the paper")

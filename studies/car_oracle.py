@@ -59,12 +59,12 @@ def main() -> None:
         "initial_episodes": 0,
         "horizon": 30,
         "budget": 125,
-        "planner": {"num_initial": 25, "num_new": 20, "policy_hidden": [3]},
+        "method_settings": {"num_initial": 25, "num_new": 20, "policy_hidden": [3]},
         "planning_margin": 0.05,
     }
     learned: dict[str, Any] = {
         "model": "egocentric",
-        "net": ModelSettings(hidden=(32, 32)),
+        "model_settings": ModelSettings(hidden=(32, 32)),
         "fit": FitSettings(batch=256, learning_rate=2e-3),
         "data": digest_of(data),
         "data_rows": data.num_rows,

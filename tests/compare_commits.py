@@ -36,15 +36,15 @@ ROOT = Path(__file__).resolve().parents[1]
 PLANNERS = ("random", "rs", "s-rs", "cem", "rcem", "map-elites", "guss")
 PLANNERS += ("cce", "icem", "s-icem", "mppi", "s-mppi", "ps-me")
 POLICIES = ("sac", "safe-mbpo", "ppo", "ppo-lagrangian", "trpo", "cpo")
-SMALL = ["--seeds", "2", "--horizon", "4", "--budget", "40", "--fit", "max_steps=60", "warm_steps=30"]
+SMALL = ["--seeds", "2", "--horizon", "4", "--budget", "40", "--fit.max-steps", "60", "--fit.warm-steps", "30"]
 LEARNING = {
-    "sac": ["--set", "hidden=[16,16]"],
-    "safe-mbpo": ["--set", "hidden=[16,16]", "--fit", "max_steps=60", "warm_steps=30"],
+    "sac": ["--method.hidden", "16", "16"],
+    "safe-mbpo": ["--method.hidden", "16", "16", "--fit.max-steps", "60", "--fit.warm-steps", "30"],
 }
-FEW_ELITES = {name: ["--set", "num_elites=4"] for name in ("cem", "rcem", "cce")}
+FEW_ELITES = {name: ["--method.num-elites", "4"] for name in ("cem", "rcem", "cce")}
 QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 FLAGS = {"literal": f"{QUICK} --xla_disable_hlo_passes=fusion,algsimp", "quick": QUICK, "default": ""}
-ON_POLICY = ["--set", "num_envs=2", "hidden=[16,16]"]
+ON_POLICY = ["--method.num-envs", "2", "--method.hidden", "16", "16"]
 AGENT = """
 import sys, gymnasium, guss
 kind = sys.argv[1]
@@ -79,8 +79,16 @@ def cases() -> dict[str, list[str]]:
             words = ["--env", env, "--method", method, "--seeds", "2", *(own or ON_POLICY)]
             found[f"{env}/{method}"] = [*words, "--episodes", "3" if own else "4"]
     small = [*SMALL, "--episodes", "3", "--initial-episodes", "1", "--initial-steps", "0"]
-    found["safe-pendulum/ensemble"] = ["--env", "safe-pendulum", *SMALL, "--episodes", "3", "--model", "dmdn", "--net"]
-    found["safe-pendulum/ensemble"] += ["ensemble=3", "components=2", "deterministic=false", "particles=2"]
+    found["safe-pendulum/ensemble"] = ["--env", "safe-pendulum", *SMALL, "--episodes", "3", "--model", "dmdn"]
+    found["safe-pendulum/ensemble"] += [
+        "--model.ensemble",
+        "3",
+        "--model.components",
+        "2",
+        "--model.no-deterministic",
+        "--model.particles",
+        "2",
+    ]
     found["safe-pendulum/oracle"] = ["--env", "safe-pendulum", *SMALL, "--episodes", "2", "--model", "oracle"]
     found["safe-pendulum/learned"] = ["--env", "safe-pendulum", *small, "--learned", "reward", "cost", "behaviour"]
     for name, file in (("six", "examples/six_values.py:make_env"), ("cooling", "examples/cooling_plant.py:make_env")):

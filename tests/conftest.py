@@ -16,17 +16,19 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_include_full_tracebacks_in_locations", False)  # programs are traced by the thousand
 
 install_import_hook("guss", "typecheck.check")
 
 from guss.compilation import release_programs  # noqa: E402
+from guss.plugins import PLUGINS  # noqa: E402
 
-# Most of the tests' time is compiling, and many compile the same: programs are kept until the session ends, also for
-# the commands that tests run. Every worker has a folder of its own, because jax writes these files in place.
+# Commands that tests run keep their programs until the session ends. This process has its own in memory: it stores
+# those alone that take long. Every worker has a folder of its own, because jax writes these files in place.
 COMPILED = tempfile.TemporaryDirectory(prefix="guss-compiled-", ignore_cleanup_errors=True)
 os.environ["GUSS_CACHE_DIR"] = COMPILED.name
 jax.config.update("jax_compilation_cache_dir", COMPILED.name)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
@@ -46,6 +48,13 @@ def programs_within_limits():
 
 def pytest_unconfigure():
     COMPILED.cleanup()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plugins_of_one_file():
+    """Runs store the plugins of their process: those that another file's commands imported must not be among them."""
+    yield
+    PLUGINS.clear()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ Documented outcomes are acceptance, `GussError`, and `SystemExit` from flags; wh
 
 import contextlib
 import csv
+import dataclasses
 import hashlib
 import io
 import json
@@ -23,7 +24,6 @@ from mutations import array, broken, changed, misspelled, toml, weird
 from guss import Agent, agent_file, checkpoint
 from guss.cli.fit import FitCommand
 from guss.cli.main import parse
-from guss.cli.options import parse_settings
 from guss.cli.plan import PlanCommand
 from guss.cli.run import RunCommand
 from guss.collect.datasets import Dataset, logged, read_traces, write_trace
@@ -33,10 +33,12 @@ from guss.envs.lookup import find_env
 from guss.errors import GussError
 from guss.methods import method_names
 from guss.methods.factory import make_method
-from guss.methods.settings import AgentSettings, settings_from
+from guss.methods.presets import settings_from
+from guss.methods.settings import AgentSettings
 from guss.models.factory import make_model
 from guss.planners import PLANNERS, make_planner
 from guss.plugins import load_preset, shipped
+from guss.reports.inventory import by_env
 from guss.reports.report import everything, make_report, read_all_maps, to_markdown
 from guss.runs.checkpoints import newest_checkpoint
 from guss.runs.config import RunConfig, config_from, spec_of_run
@@ -45,12 +47,12 @@ from guss.runs.final_model import _history, learned_state
 from guss.runs.fit import log_of_files, task_of
 from guss.runs.integrity import kept_records
 from guss.runs.results import read_config
-from guss.runs.store import run_folder, write_packed
+from guss.runs.store import write_packed
 from guss.runs.trainer import Trainer
 from guss.validation import check_seed
 
 ROOT = Path(__file__).resolve().parents[1]
-SMALL = {"net": {"hidden": [4]}, "fit": {"max_steps": 5, "batch": 8}, "horizon": 3, "budget": 30}
+SMALL = {"model_settings": {"hidden": [4]}, "fit": {"max_steps": 5, "batch": 8}, "horizon": 3, "budget": 30}
 
 
 class Fuzzer:
@@ -77,13 +79,15 @@ class Fuzzer:
 
 def use_config(config: RunConfig, rng: random.Random) -> None:
     """What a run does with its settings before anything is compiled; the slower part not always."""
-    run_folder(Path("out"), config.env, config.method, config.to_json())
+    config.folder_in(Path("out"))
     if rng.random() < 0.6:
         return
     task, planning_task = config.tasks(spec_of_run(config).make_task())
     make_method(config, planning_task, config.episodes * task.episode_length)
     if config.learns and rng.random() < 0.05:
-        jax.eval_shape(lambda key: make_model(config.model, planning_task, key, config.net), jax.random.key(0))
+        jax.eval_shape(
+            lambda key: make_model(config.model, planning_task, key, config.model_settings), jax.random.key(0)
+        )
 
 
 class Presets(Fuzzer):
@@ -149,13 +153,15 @@ class Flags(Fuzzer):
     share = 12.0
     LINES = (
         "run --env safe-pendulum --method guss --seeds 3 --seed 4 --episodes 5 --target -2.0 --horizon 5 --budget 50 "
-        "--set num_new=5 num_initial=10 --net hidden=[10,10] ensemble=2 --fit loss=nll --planning-margin 0",
-        "run --env safe-acrobot --method ppo --episodes 32 --set num_envs=16 gamma=0.9 hidden=[8]",
+        "--method.num-new 5 --method.num-initial 10 --model.hidden 10 10 --model.ensemble 2 --fit.loss nll "
+        "--planning-margin 0",
+        "run --env safe-acrobot --method ppo --episodes 32 --method.num-envs 16 --method.gamma 0.9 --method.hidden 8",
         "run --preset safe-pendulum-quick --explore iid --initial-episodes 2 --model dmdn --learned cost",
-        "run --method cem --set iterations=2 num_elites=5 --hard unsafe_angle --unknown-unsafe --model darmdn",
+        "run --method cem --method.iterations 2 --method.num-elites 5 --hard unsafe_angle --unknown-unsafe "
+        "--model darmdn",
         "run --env CartPole-v1 --episode-length 50 --without-cost --method rs --horizon 4 --budget 20",
-        "fit --data log.npz --env safe-pendulum --net hidden=[4] --fit batch=5 --horizon 4 --seed 1",
-        "plan --env safe-toy --method guss --horizon 8 --budget 60 --seed 3 --obs 1.0 2.0 --set num_new=3",
+        "fit --data log.npz --env safe-pendulum --model.hidden 4 --fit.batch 5 --horizon 4 --seed 1",
+        "plan --env safe-toy --method guss --horizon 8 --budget 60 --seed 3 --obs 1.0 2.0 --method.num-new 3",
         "eval some/run --episodes 3 --json",
         "replay some/run --episode 1 --seed 0 --step 2 --every 3 --fps 5 --out x.gif",
         "check-env safe-pendulum --steps 100 --seed 1 --step-timeout 5",
@@ -191,15 +197,19 @@ class Flags(Fuzzer):
     def run(self, given: list[str], rng: random.Random) -> None:
         command = parse(given)
         if isinstance(command, RunCommand) and command.resume is None:
-            use_config(command._config(command.method, None), rng)
+            use_config(command._config(command.settings.method, None), rng)
         elif isinstance(command, FitCommand):
             check_seed(command.seed)
-            how: Any = {"net": parse_settings(command.net), "fit": parse_settings(command.fit)}
-            settings_from(AgentSettings, {}, "guss", **how, model=command.model, horizon=command.horizon)
+            settings_from(AgentSettings, {}, "guss", **command.chosen)
         elif isinstance(command, PlanCommand):
             check_seed(command.seed)
-            how = {"horizon": command.horizon, "budget": command.budget, **parse_settings(command.set)}
-            make_planner(command.method, find_env(command.env).make_task(), **how)
+            settings = command.settings
+            how = {
+                "horizon": settings.horizon,
+                "budget": settings.budget,
+                **dataclasses.asdict(settings.method_settings),
+            }
+            make_planner(settings.method, find_env(command.env).make_task(), **how)
 
 
 # --------------------------------------------------------------------------------------------------------- checkpoints
@@ -281,7 +291,7 @@ class Checkpoints(Fuzzer):
     share = 8.0
 
     def begin(self) -> None:
-        how: Any = {"net": {"hidden": [4]}, "fit": {"max_steps": 5, "batch": 8}, "horizon": 3, "budget": 30}
+        how: Any = {"model_settings": {"hidden": [4]}, "fit": {"max_steps": 5, "batch": 8}, "horizon": 3, "budget": 30}
         config = config_from({"initial_episodes": 2}, "guss", "safe-pendulum", (0, 1), episodes=2, model="dmdn", **how)
         self.home = run_one(config, self.folder, {"command": "fuzz"})
         self.trainer = Trainer(config)
@@ -485,8 +495,8 @@ class Reports(Fuzzer):
         report = make_report(home)
         to_markdown(report)
         json.dumps(everything(report))
-        for env in report.found.envs:
-            read_all_maps(report.found, env, [])
+        for records in by_env(report.found.records).values():
+            read_all_maps(report.found, records, [])
 
 
 FUZZERS: dict[str, type[Fuzzer]] = {

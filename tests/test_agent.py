@@ -11,11 +11,14 @@ from guss import Agent, Transition
 from guss.envs.pendulum import SafePendulumEnv, pendulum_task
 from guss.envs.toy import toy_task
 from guss.errors import GussError
+from guss.methods.settings import AgentSettings
 from guss.runs.compile_clock import CompileClock
+from guss.runs.config import make_config
 from guss.types import ContinuousActions
+from guss.validation import types_of
 
 FIT = {"max_steps": 60, "warm_steps": 30}
-SMALL = {"method": "rs", "horizon": 3, "budget": 20, "net": {"hidden": (8,)}, "fit": FIT}
+SMALL = {"method": "rs", "horizon": 3, "budget": 20, "model_settings": {"hidden": (8,)}, "fit": FIT}
 TASK = pendulum_task().replace(episode_length=12, step=None, reset=None)
 
 
@@ -52,6 +55,20 @@ def test_a_loop_of_ones_own_gives_the_very_episode_of_the_compiled_task():
     assert own.episode == 1
 
 
+@pytest.mark.parametrize("env", ["safe-pendulum", "safe-acrobot"])
+@pytest.mark.parametrize("method", ["ppo", "safe-mbpo"])
+def test_a_policy_has_the_settings_that_it_has_in_a_run(env, method):
+    """Its own defaults and the preset of the environment; how many episodes a run has is none of an agent's."""
+    if (env, method) == ("safe-acrobot", "safe-mbpo"):
+        with pytest.raises(GussError, match="safe-mbpo is for continuous actions"):
+            Agent(env, method=method)
+        return
+    agent, run = Agent(env, method=method).settings, make_config(env, method)
+    assert all(getattr(agent, name) == getattr(run, name) for name in types_of(AgentSettings))
+    if method == "safe-mbpo":
+        assert (agent.model, agent.model_settings.ensemble, agent.model_settings.deterministic) == ("dmdn", 5, False)
+
+
 def test_learning_in_ones_own_loop():
     agent, env = small(), SafePendulumEnv()
     drive(agent, env, episodes=3)
@@ -68,7 +85,7 @@ def test_learning_in_ones_own_loop():
 def test_learning_on_a_gymnasium_environment_known_by_its_id():
     def agent():
         env = gymnasium.make("guss/SafeAcrobot-v0", max_episode_steps=15)
-        return Agent(env, method="s-rs", horizon=2, budget=10, net={"hidden": (8,)}, fit=FIT)
+        return Agent(env, method="s-rs", horizon=2, budget=10, model_settings={"hidden": (8,)}, fit=FIT)
 
     told = []
     first = agent()
@@ -192,7 +209,7 @@ def test_unfinished_episodes_are_kept_by_a_reset_and_steps_can_be_left_out():
     assert agent.episode == 1
 
 
-@pytest.mark.parametrize("kind", ["discrete", "multi-discrete"])
+@pytest.mark.parametrize("kind", [pytest.param("discrete", marks=pytest.mark.long), "multi-discrete"])
 def test_actions_of_every_kind_reach_the_environment(kind):
     seen = []
 
@@ -230,7 +247,7 @@ def test_what_does_not_fit_is_told():
         Agent(3)
     with pytest.raises(GussError, match="so there is nothing to act on"):
         small().learn(1)
-    with pytest.raises(GussError, match="nothing to learn from yet"):
+    with pytest.raises(GussError, match="no transitions to fit a model to"):
         small(initial_episodes=0).act(np.zeros(3))
     with pytest.raises(GussError, match="learn at least 1 episode"):
         small(pendulum_task()).learn(0)

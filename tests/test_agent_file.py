@@ -12,7 +12,14 @@ from guss.history import Episode
 from guss.models.stored_report import report_from
 from guss.runs.checkpoints import RUN_META
 
-SMALL = {"model": "dmdn", "net": {"hidden": [4]}, "fit": {"max_steps": 5}, "horizon": 3, "budget": 30, "preset": {}}
+SMALL = {
+    "model": "dmdn",
+    "model_settings": {"hidden": [4]},
+    "fit": {"max_steps": 5},
+    "horizon": 3,
+    "budget": 30,
+    "preset": {},
+}
 
 SYSTEM = {"observation size": 3, "actions": {}, "constraints": ["unsafe_angle"], "learned outcomes": []}
 
@@ -78,6 +85,7 @@ def test_headers_that_are_not_tables_or_nested_too_deep_are_refused(stored, tmp_
         load_agent(path)
 
 
+@pytest.mark.long
 def test_what_was_saved_after_thousands_of_episodes_is_loaded(stored, tmp_path):
     agent, _ = stored
     before = agent.history

@@ -34,7 +34,7 @@ def test_four_runs_are_stored():
 
 
 def test_the_example_learns_when_episodes_end(guss_command, tmp_path):
-    small = ("--episodes", 3, "--horizon", 3, "--budget", 30, "--fit", "max_steps=60", "--net", "hidden=[8]")
+    small = ("--episodes", 3, "--horizon", 3, "--budget", 30, "--fit.max-steps", "60", "--model.hidden", "8")
     small += ("--initial-steps", 0)  # the second episode is planned, however early the first ended
     env = ROOT / "examples" / "cartpole.py:known"
     guss_command("run", "--env", env, "--seeds", 1, *small, "--out", tmp_path, "--no-figures", "--quiet", check=0)

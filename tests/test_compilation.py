@@ -146,7 +146,7 @@ def test_a_process_ends_without_compiling_what_is_left(tmp_path):
 @pytest.fixture(scope="module")
 def small_agent():
     """An agent for an environment whose reward and cost are learned, after its random episodes."""
-    settings = dict(horizon=4, budget=30, net={"hidden": [8]}, fit={"max_steps": 40, "warm_steps": 20})
+    settings = dict(horizon=4, budget=30, model_settings={"hidden": [8]}, fit={"max_steps": 40, "warm_steps": 20})
     agent = guss.Agent(make_env(), initial_episodes=1, **settings)
     agent.learn(1)
     return agent
@@ -192,20 +192,20 @@ def test_the_fit_to_larger_buffers_is_compiled_before_they_are_needed(small_agen
     assert clock.programs <= 3  # doubling, counting and appending; the fits are ready
 
 
-def test_runs_compile_nothing_after_the_first_planned_episode(tmp_path):
-    how = dict(horizon=4, budget=30, net={"hidden": [8]}, fit={"max_steps": 40, "warm_steps": 20})
-    for env in ("safe-pendulum", SIX_VALUES):
-        config = config_from({"initial_episodes": 1}, "guss", env, (0, 1), episodes=4, **how)
-        loop, stages = Trainer(config), []
-        loop.on_stage = stages.append
+@pytest.mark.parametrize("env", ["safe-pendulum", pytest.param(SIX_VALUES, marks=pytest.mark.long)])
+def test_runs_compile_nothing_after_the_first_planned_episode(env):
+    how = dict(horizon=4, budget=30, model_settings={"hidden": [8]}, fit={"max_steps": 40, "warm_steps": 20})
+    config = config_from({"initial_episodes": 1}, "guss", env, (0, 1), episodes=4, **how)
+    loop, stages = Trainer(config), []
+    loop.on_stage = stages.append
+    for _ in range(2):
+        loop.iterate()
+    assert "fitting the model" in stages
+    with CompileClock(all_threads=True) as clock:
         for _ in range(2):
             loop.iterate()
-        assert "fitting the model" in stages
-        with CompileClock(all_threads=True) as clock:
-            for _ in range(2):
-                loop.iterate()
-            loop.prepare_final()
-        assert clock.programs == 0, env
+        loop.prepare_final()
+    assert clock.programs == 0
 
 
 # ------------------------------------------------------------------------------------------------- the cache on disk
@@ -223,9 +223,9 @@ print(jax.config.jax_compilation_cache_dir)
     ("first", "env", "expected"),
     [
         ("", {"XDG_CACHE_HOME": "/nowhere"}, "/nowhere/guss/jax"),
-        ("", {"GUSS_CACHE_DIR": "/mine"}, "/mine"),
+        pytest.param("", {"GUSS_CACHE_DIR": "/mine"}, "/mine", marks=pytest.mark.long),
         ("", {"GUSS_CACHE_DIR": "off"}, "None"),
-        ("", {"JAX_COMPILATION_CACHE_DIR": "/users"}, "/users"),
+        pytest.param("", {"JAX_COMPILATION_CACHE_DIR": "/users"}, "/users", marks=pytest.mark.long),
         ("jax.config.update('jax_compilation_cache_dir', '/own')", {}, "/own"),
     ],
 )

@@ -24,7 +24,7 @@ from guss.runs.config import RunConfig
 from guss.runs.trainer import Trainer
 
 FIT = {"max_steps": 40, "warm_steps": 20}
-SMALL = {"method": "s-rs", "horizon": 3, "budget": 30, "net": {"hidden": (8,)}, "fit": FIT}
+SMALL = {"method": "s-rs", "horizon": 3, "budget": 30, "model_settings": {"hidden": (8,)}, "fit": FIT}
 
 
 def beyond(obs, action, next_obs, limit):
@@ -138,7 +138,7 @@ def test_a_cost_that_is_no_number_stops_a_run_at_that_step(bad):
 
 def settings_of(method):
     return {
-        "method": method, "horizon": 2, "budget": 10, "net": ModelSettings(hidden=(4,)),
+        "method": method, "horizon": 2, "budget": 10, "model_settings": ModelSettings(hidden=(4,)),
         "fit": FitSettings(max_steps=20), "initial_episodes": 1,
     }  # fmt: skip
 
@@ -211,6 +211,7 @@ def test_the_end_is_learned_wherever_somebody_elses_system_is_acted_on():
     )
 
 
+@pytest.mark.long
 def test_a_model_of_a_simulation_is_deployed_on_the_system_itself(tmp_path):
     """Whether the end of episodes was learned belongs to the model, not to the system that it is loaded for."""
     simulated = Agent(limited_task(), **SMALL)

@@ -10,7 +10,8 @@ import pytest
 
 from guss import Agent
 from guss.errors import GussError
-from guss.methods.settings import AgentSettings, settings_from
+from guss.methods.presets import settings_from
+from guss.methods.settings import AgentSettings
 from guss.plugins import load_preset
 from guss.runs.config import RunConfig, config_from, seeds_from
 from guss.runs.trainer import Trainer
@@ -80,10 +81,10 @@ def test_a_misspelled_setting_of_an_agent_is_named_with_the_nearest():
         ({"horizon": "5"}, r"settings\.horizon must be a whole number, got '5'"),
         ({"horizon": 0}, r"settings\.horizon must be at least 1, got 0"),
         ({"budget": True}, r"settings\.budget must be a whole number, got True"),
-        ({"planner": 3}, r"planner must be a table, got 3"),
-        ({"planner": {"num_new": "x"}}, r"planners\.guss\.num_new must be a whole number, got 'x'"),
-        ({"net": {"hidden": [50, "x"]}}, r"model\.hidden\[1\] must be a whole number, got 'x'"),
-        ({"net": {"ensemble": 0}}, r"model\.ensemble must be at least 1, got 0"),
+        ({"method_settings": 3}, r"methods\.guss must be a table, got 3"),
+        ({"method_settings": {"num_new": "x"}}, r"methods\.guss\.num_new must be a whole number, got 'x'"),
+        ({"model_settings": {"hidden": [50, "x"]}}, r"model\.hidden\[1\] must be a whole number, got 'x'"),
+        ({"model_settings": {"ensemble": 0}}, r"model\.ensemble must be at least 1, got 0"),
         ({"fit": {"batch": None}}, r"fit\.batch must be a whole number, got None"),
         ({"fit": {"learning_rate": float("inf")}}, r"fit\.learning_rate must be a finite number, got inf"),
         ({"planning_margin": float("nan")}, r"settings\.planning_margin must be a finite number"),
@@ -91,7 +92,7 @@ def test_a_misspelled_setting_of_an_agent_is_named_with_the_nearest():
         ({"learned": "cost"}, r"settings\.learned must be a list of texts, got 'cost'"),
         ({"model": 5}, r"settings\.model must be text, got 5"),
         ({"horizon": 10**6, "budget": 10**6}, "the limit of 20000000 predicted steps; .*GUSS_MAX_PLAN_STEPS="),
-        ({"net": {"hidden": [100000, 100000]}}, "more than the limit of 50000000 weights; .*GUSS_MAX_WEIGHTS="),
+        ({"model_settings": {"hidden": [100000, 100000]}}, "the limit of 50000000 weights; .*GUSS_MAX_WEIGHTS="),
         ({"fit": {"batch": 10**9}}, "more than the limit of 1000000 transitions; .*GUSS_MAX_BATCH="),
     ],
 )  # fmt: skip
@@ -124,15 +125,15 @@ def test_an_environment_variable_raises_a_limit(monkeypatch):
     [
         ("horizon = '5'", r"preset\.horizon must be a whole number, got '5'"),
         ("model = 3", r"preset\.model must be a table, got 3"),
-        ("planners = [1]", r"preset\.planners must be a table, got \[1\]"),
-        ("planners.guss = 3", r"preset\.planners\.guss must be a table, got 3"),
-        ("planners.gus.num_new = 3", "unknown planner 'gus'. Did you mean 'guss'"),
-        ("baselines.pro.gamma = 1", "unknown method 'pro'. Did you mean 'ppo'"),
-        ("planners.guss.model = 3", r"preset\.planners\.guss\.model must be a table, got 3"),
+        ("methods = [1]", r"preset\.methods must be a table, got \[1\]"),
+        ("methods.guss = 3", r"preset\.methods\.guss must be a table, got 3"),
+        ("methods.gus.num_new = 3", "unknown method 'gus'. Did you mean 'guss'"),
+        ("methods.pro.gamma = 1", "unknown method 'pro'. Did you mean 'ppo'"),
+        ("methods.guss.model = 3", r"preset\.methods\.guss\.model must be a table, got 3"),
         ("[model]\nhidden = [5, 'x']", r"model\.hidden\[1\] must be a whole number, got 'x'"),
         ("[model]\nname = 5", r"settings\.model must be text, got 5"),
         ("env = 5", r"preset\.env must be text, got 5"),
-        ("target = nan", r"preset\.target must be a finite number, got nan"),
+        ("target = nan", r"preset\.target must be a finite number or nothing, got nan"),
         ("hroizon = 5", "unknown setting of the preset 'hroizon'. Did you mean 'horizon'"),
         ("extends = [1]", "unknown experiment that"),
         ("a = " + 5000 * "[", "is not TOML"),
@@ -164,10 +165,10 @@ STORED: dict[str, Any] = {"env": "safe-pendulum", "seeds": [0], "episodes": 3}
         ({"target": "-inf"}, r"settings\.target must be a finite number or nothing"),
         ({"step_timeout": float("inf")}, r"settings\.step_timeout must be a finite number"),
         ({"step_timeout": 1e300}, "the step_timeout must be a number of seconds"),
-        ({"net": [1]}, r"settings\.net must be a table of settings, got \[1\]"),
+        ({"model_settings": [1]}, r"settings\.model_settings must be a table of settings, got \[1\]"),
         ({"fit": {"epochs": "1"}}, r"settings\.fit\.epochs must be a whole number"),
-        ({"planner": {"num_new": []}}, r"planners\.guss\.num_new must be a whole number"),
-        ({"method": "ppo", "planner": {"gamma": "1"}}, r"methods\.ppo\.gamma must be a finite number"),
+        ({"method_settings": {"num_new": []}}, r"methods\.guss\.num_new must be a whole number"),
+        ({"method": "ppo", "method_settings": {"gamma": "1"}}, r"methods\.ppo\.gamma must be a finite number"),
         ({"epsiodes": 3}, "unknown setting of settings 'epsiodes'. Did you mean 'episodes'"),
     ],
 )
@@ -232,7 +233,7 @@ def test_the_command_line_refuses_in_one_line(guss_here):
         (["run", "--seed", "4294967296"], "the last seed"),
         (["run", "--horizon", "1000000000"], "predicted steps"),
         (["run", "--target", "nan"], "settings.target must be a finite number"),
-        (["run", "--set", "num_new=[1"], "planners.guss.num_new must be a whole number, got '[1' (str)"),
+        (["run", "--method.num-new", "0"], "method.num_new must be at least 1, got 0"),
         (["plan", "--seed", "-1"], "--seed must be a whole number from 0"),
         (["check-env", "safe-toy", "--step-timeout", "nan"], "--step-timeout must be a finite number"),
     ):

@@ -20,7 +20,7 @@ def overflows(obs, action, next_obs, limit):
 
 
 def where_it_ends(rollout):
-    """How plans are told apart: the level at half of a plan and at its end."""
+    """The behaviour of a plan: the level at half of a plan and at its end."""
     half = rollout.next_obs.shape[0] // 2
     return jnp.stack([rollout.next_obs[half, 0], rollout.next_obs[-1, 0]])
 

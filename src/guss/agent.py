@@ -1,11 +1,4 @@
-"""`Agent`: learn to control one system from few episodes, and plan safely in what was learned (Alg. 1).
-
-    agent = Agent("safe-pendulum")              or a Task, or a Gymnasium environment
-    agent.learn(20)                             episodes on that system
-    action = agent.act(obs)                     a safe plan's first action
-
-Who owns the real system drives it: `act(obs)`, then `observe(transition)`, with `end=True` at an episode's end.
-"""
+"""`Agent`: learn to control one system from few episodes, and plan safely in what was learned (Alg. 1)."""
 
 from __future__ import annotations
 
@@ -28,16 +21,17 @@ from guss.collect.episode_metrics import episode_metrics
 from guss.collect.exploration import random_action
 from guss.collect.host import act_all, begin_all
 from guss.collect.inputs import InputChecker, read_logged, resolve
-from guss.collect.trajectories import hard_violations
+from guss.collect.trajectories import from_steps, hard_violations
 from guss.compilation import Ahead, begin_programs, strong
 from guss.errors import GussError, warn
 from guss.explanation import Decision, Explanation, explain
-from guss.history import Episode, OpenEpisode, is_initial, model_record
+from guss.history import Episode, OnEpisode, OpenEpisode, is_initial
 from guss.method import Method
 from guss.methods.base import with_room
 from guss.methods.factory import make_method
 from guss.methods.planning import EVALUATION, plan_all
-from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, settings_from
+from guss.methods.presets import preset_for, settings_from
+from guss.methods.settings import AgentSettings
 from guss.models.evaluation import FitReport, check_fit
 from guss.models.unsafe_examples import Knowledge
 from guss.planners.engine import Diagnostics
@@ -51,7 +45,17 @@ PLAN = "plan"
 
 
 class Agent:
-    """A method and its state for one system: learns a model of it and controls it by planning in that model."""
+    """A method and its state for one system: learns a model of it and controls it by planning in that model (Alg. 1).
+
+    Whoever drives the system calls `act(obs)`, then `observe(transition)`, with `end=True` at an episode's end;
+    `learn(20)` runs episodes on a system that guss can step. Raises GussError if settings, traces and system do not fit
+    together.
+
+    Example:
+        >>> agent = guss.Agent("safe-pendulum", seed=1)
+        >>> agent.phase, agent.act(np.zeros(agent.task.observations.size)).shape
+        ('random', (1,))
+    """
 
     def __init__(
         self,
@@ -67,22 +71,21 @@ class Agent:
         **settings: Any,
     ) -> None:
         """`system`: an environment's name, a Task, or a Gymnasium environment, with its `task` where reward and cost
-        are known; otherwise they are learned from what it tells.
+        are known; otherwise they are learned from the values that it reports. `seed`: of all random streams.
 
         `initial_policy(obs)`: your own controller, for the first episodes instead of random actions. `traces`: logged
         transitions to learn from before the first step (NPZ, CSV, Parquet, folders of them, or batches); then no
         random episode comes first unless `initial_episodes` says so. `columns`: names of these files' columns, as
-        {"obs": ["temperature", "pressure"], "action": ["valve"]}. `settings`: those of AgentSettings, with `planner`,
-        `net` and `fit` as dicts; what is not given comes from the preset of that name in experiments/, or the defaults.
+        {"obs": ["temperature", "pressure"], "action": ["valve"]}. `method` and `settings`: those of AgentSettings, with
+        `method_settings`, `model_settings` and `fit` as dicts; what is not given comes from the `preset`, by default
+        the one of that name in experiments/, or the defaults.
         """
         begin_programs()
         known, self.env = resolve(system, task)
         logged, known = read_logged(known, traces, columns)
         if logged:
             settings.setdefault("initial_episodes", 0)
-        chosen = find_preset(known.name) if preset is None else preset
-        if "reward" in known.unknown:
-            chosen = {"initial_episodes": UNKNOWN_EPISODES} | chosen
+        chosen = preset_for(find_preset(known.name) if preset is None else preset, known)
         self.settings = settings_from(AgentSettings, chosen, method, **settings)
         self._task, self._planning_task = self.settings.tasks(known)
         self._changed: dict[str, dict[str, Any]] = {}  # parameters of constraints set since, by name
@@ -207,12 +210,12 @@ class Agent:
         self._random_action(0)
 
     def observe(self, transition: Transition, *, end: bool = False, terminated: bool = False, use: bool = True) -> bool:
-        """What the system did. `reward` and `cost` may be None: then the task's functions say.
+        """Record one transition of the system. If `reward` or `cost` is None, the task's function computes it.
 
-        Returns whether the episode is over: by `end`, after the task's episode length, or since a hard limit was
-        violated (then `history[-1].hard_stop` says so, and the system must not be driven on). `terminated`: the system
-        ended it itself, which is learned. `use=False`: not to be learned from, as when the system was moved by hand. A
-        transition that is not usable is an error, and nothing of it is kept.
+        Returns whether the episode is over: because of `end` or `terminated`, after the task's episode length, or after
+        a violation of a hard limit (`history[-1].hard_stop` names it; stop the system then). `terminated`: the system
+        ended the episode itself; the agent learns to predict this. `use=False` excludes the transition from training,
+        for example when the system was moved by hand. An invalid transition raises an error and is not stored.
         """
         where = f"episode {self.episode}, step {len(self._open.steps)}"
         move = self.inputs.transition(transition, where)
@@ -241,7 +244,7 @@ class Agent:
         if use is not None:
             count, learnable = rows.valid.shape[2], np.asarray(use, bool)
             if learnable.shape != (count,):
-                raise GussError(f"`use` says for each of the {count} transitions, got shape {learnable.shape}")
+                raise GussError(f"`use` must have shape ({count},), one flag per transition, got {learnable.shape}")
             rows = rows._replace(learnable=learnable[None, None])
         self._update(rows)
 
@@ -261,7 +264,7 @@ class Agent:
         """Fit the model to everything observed so far; does nothing if there is nothing new."""
         if self.method.plans and self.settings.learns and self.num_transitions == 0:
             raise GussError(
-                "there is nothing to learn from yet: let initial_episodes be at least 1, or bring traces along"
+                "there are no transitions to fit a model to: set initial_episodes to at least 1, or pass `traces`"
             )
         started = time.perf_counter()
         self.state, metrics = self.method.prepare(self.state, self._keys.fit[None], self._ahead.wait)
@@ -285,7 +288,7 @@ class Agent:
         episodes: int,
         *,
         target: float | None = None,
-        on_episode: Callable[[Episode], Any] | None = None,
+        on_episode: OnEpisode = None,
         progress: bool | None = None,
     ) -> list[Episode]:
         """Up to `episodes` more episodes on the system, or until a planned one's mean reward reaches `target`.
@@ -375,16 +378,19 @@ class Agent:
 
     def _close(self, trajectory: Trajectory | None = None) -> None:
         """The episode is over: learn from its transitions, write down what it amounts to."""
-        trajectory = self._open.trajectory(self.task) if trajectory is None else trajectory
-        metrics = self._update(trajectory)
-        model: dict[str, Any] = {}
+        if trajectory is None:
+            now = self._open
+            trajectory = from_steps(now.steps, now.learnable, now.terminated, self.task, now.aux)
+        metrics, model = self._update(trajectory), dict[str, Any]()
         if self.phase == "plan" and self._report is not None:
-            r2_horizon = metrics.get("r2_horizon")
-            model = model_record(self._report, None if r2_horizon is None else r2_horizon[0])
+            report = jax.tree.map(lambda x: np.asarray(x)[None], self._report)
+            record = self.method.record({"report": report}, metrics)
+            model = {name: each[0] for name, each in record.items() if name not in ("train_loss", "best_epoch")}
         self.method.compile_larger(self._ahead, self.state, self._keys.fit[None])
         about = {"episode": self.episode, "phase": self.phase, "model": model}
         seconds = {name: getattr(self._open, name) for name in ("fit_seconds", "plan_seconds")}
-        self.history.append(Episode.of(episode_metrics(self.task, trajectory)[0][0], **about, **seconds))
+        self.last_metrics = episode_metrics(self.task, trajectory)[0][0]
+        self.history.append(Episode.of(self.last_metrics, **about, **seconds))
         self._begin()
 
     def _random_action(self, step: int) -> np.ndarray:

@@ -10,21 +10,17 @@ import jax
 import numpy as np
 
 from guss.collect.compiled import EPISODES, CompiledCollector
+from guss.collect.episode_metrics import summarise
 from guss.collect.inputs import HostSystem, check_steps
-from guss.collect.trajectories import check_finite
 from guss.errors import GussError
-from guss.history import Episode
+from guss.history import Episode, OnEpisode
 from guss.methods.planning import EVALUATION
-from guss.progress import learning_progress
+from guss.progress import EpisodeSummary, learning_progress
 from guss.validation import convert
 
 
 def learn(
-    agent: Any,
-    episodes: int,
-    target: float | None,
-    on_episode: Callable[[Episode], Any] | None,
-    progress: bool | None,
+    agent: Any, episodes: int, target: float | None, on_episode: OnEpisode, progress: bool | None
 ) -> list[Episode]:
     """See `Agent.learn`."""
     target = convert(target, float | None, "the target")
@@ -40,8 +36,8 @@ def learn(
                 _compiled_episode(agent)
             else:
                 _host_episode(agent, shown.step)
-            last, length = agent.history[-1], agent.task.episode_length
-            shown.episode(last.summary(number, length, any(e.steps != length for e in agent.history)))
+            last = agent.history[-1]
+            shown.episode(_summary(agent, last, number))
             if on_episode is not None:
                 on_episode(last)
             if target is not None and last.phase == agent.method.phase and last.mean_reward >= target:
@@ -49,9 +45,24 @@ def learn(
     return agent.history[before:]
 
 
+def _summary(agent: Any, last: Episode, number: int) -> EpisodeSummary:
+    """The last episode for display, as episode `number`."""
+    length, r2 = agent.task.episode_length, last.model.get("r2")
+    return summarise(
+        agent.task,
+        [agent.last_metrics],
+        {"fit_seconds": last.fit_seconds, "plan_seconds": last.plan_seconds},
+        episode=number,
+        phase=last.phase,
+        ends_early=any(episode.steps != length for episode in agent.history),
+        model_r2=None if r2 is None else float(np.mean([np.nan if x is None else x for x in r2])),
+        trouble=("a hard limit was violated",) if last.hard_stop else (),
+    )
+
+
 def _compiled_episode(agent: Any) -> None:
     """One episode of a compiled task: one program."""
-    collector, keys = CompiledCollector(agent.task), agent._keys.episode[None, None]
+    collector, keys = CompiledCollector(agent.task, [agent.seed]), agent._keys.episode[None, None]
     if agent.phase == "random":
         found, _ = collector.explore(keys, agent.settings.explores(), agent.episode)
     else:
@@ -60,7 +71,6 @@ def _compiled_episode(agent: Any) -> None:
         agent._ahead.wait(EVALUATION, EPISODES)
         found, _ = collector.collect(agent.method, agent.method.acting(agent.state), keys, agent.episode)
         agent._open.plan_seconds += time.perf_counter() - started
-    check_finite(agent.task, found, agent.episode, [agent.seed])
     steps = int(found.valid.sum())
     agent._close(jax.tree.map(lambda x: x[:, :, :steps], found))
 

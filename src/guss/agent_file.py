@@ -15,7 +15,7 @@ from guss.checkpoint import Stored
 from guss.errors import GussError, warn
 from guss.history import Episode
 from guss.methods.factory import make_method
-from guss.methods.settings import AgentSettings
+from guss.methods.settings import AgentSettings, current_names
 from guss.methods.signature import check_signature, signature, stored_signature, with_stored_end
 from guss.models.stored_report import report_from, report_numbers
 from guss.task import Task
@@ -65,7 +65,10 @@ def load_agent(path: Path) -> Stored:
     """What `Agent.save` wrote."""
     if (path / "config.json").is_file():
         raise GussError(f"{path} is a run, not an agent's file: load it with Agent.from_run({str(path)!r}, seed=…)")
-    stored = checkpoint.load(path, "agent").checked(AGENT_META, AGENT_META)
+    stored = checkpoint.load(path, "agent")
+    if isinstance(stored.meta.get("settings"), dict):
+        stored.meta["settings"] = current_names(stored.meta["settings"])
+    stored = stored.checked(AGENT_META, AGENT_META)
     report_from(stored.meta["report"], ())
     return stored
 

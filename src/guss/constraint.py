@@ -1,4 +1,4 @@
-"""What is unsafe: named constraints, and functions whose parameters may change without compiling anew."""
+"""What is unsafe: named constraints, and functions whose parameters may change without recompiling."""
 
 from __future__ import annotations
 
@@ -28,7 +28,18 @@ class Function(eqx.Module):
 
 
 def with_params(fn: Callable[..., Any], **params: Any) -> Function:
-    """Bind named parameters to a task function: `with_params(too_hot, limit=27.0)` calls `too_hot(..., limit=…)`."""
+    """Bind named parameters to a task function: `with_params(too_hot, limit=27.0)` calls `too_hot(..., limit=…)`.
+
+    `fn`: a function at module level, made of jax.numpy operations. `params`: numbers or arrays, which may change
+    between two plans without another compilation. Returns the function to give to `Task` or `Constraint`. Raises
+    GussError if a parameter is not made of numbers.
+
+    Example:
+        >>> def too_hot(obs, action, next_obs, limit):
+        ...     return next_obs[0] > limit
+        >>> bool(guss.with_params(too_hot, limit=27.0)(None, None, jnp.array([30.0])))
+        True
+    """
     return Function(fn, {name: _array(name, value) for name, value in params.items()})
 
 
@@ -75,11 +86,19 @@ def at_least(probability: Array, threshold: Array) -> Array:
 class Constraint(eqx.Module):
     """A named cost, `cost(obs, action, next_obs) -> number`, 1 where unsafe and 0 elsewhere.
 
-    No cost function: it is learned from what the system tells, and a predicted step counts as unsafe where it is so
-    with a probability of `threshold` or more; a planning margin lowers the threshold.
+    No cost function: it is learned from what the system reports, and a predicted step counts as unsafe where it is so
+    with a probability of `threshold` or more; a planning margin lowers the threshold. `learned`: overrides whether it
+    is.
 
-    Soft: a plan may be unsafe for `bound` steps before it costs anything. Hard: any step is worse than every soft
-    cost (the red button).
+    Soft: a plan may be unsafe for `bound` steps before it costs anything. `hard`: any step is worse than every soft
+    cost (the red button). Raises GussError if `name` is empty, `bound` is negative, or `stricter` names no parameter.
+
+    Example:
+        >>> def too_far(obs, action, next_obs, limit):
+        ...     return next_obs[0] > limit
+        >>> far = guss.Constraint("too_far", guss.with_params(too_far, limit=2.0), stricter={"limit": -1.0})
+        >>> float(far.with_margin(0.5).cost.params["limit"])
+        1.5
     """
 
     name: str = eqx.field(static=True)

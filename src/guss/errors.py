@@ -7,11 +7,28 @@ from collections.abc import Iterable
 
 
 class GussError(ValueError):
-    """Something the user gave is wrong: the message names it, what was expected, what came and the likely cause."""
+    """Something the user gave is wrong: the message names it, what was expected, what came and the likely cause.
+
+    A subclass of ValueError. `args`: the message. The command line prints it in one line and exits with code 2.
+
+    Example:
+        >>> try:
+        ...     guss.make_task("safe-tox")
+        ... except guss.GussError as error:
+        ...     print(str(error).partition(" Known")[0])
+        unknown environment 'safe-tox'. Did you mean 'safe-toy'?
+    """
 
 
 class GussWarning(UserWarning):
-    """Something that makes a result mean less than it seems to; the command line prints it in one line."""
+    """Something that makes a result mean less than it seems to; the command line prints it in one line.
+
+    A subclass of UserWarning, so that `warnings` can filter it. `args`: the message.
+
+    Example:
+        >>> import warnings
+        >>> warnings.filterwarnings("error", category=guss.GussWarning)  # a script that must not continue after one
+    """
 
 
 OURS = ("guss", "jaxtyping", "beartype")
@@ -30,7 +47,7 @@ def _is_ours(module: str | None, file: str) -> bool:
     return file.startswith("<") or (module or "").partition(".")[0] in OURS
 
 
-REGISTERED = ("method", "planner", "baseline", "model")
+REGISTERED = ("method", "planner", "model")
 """Kinds of names to which a user's file can add."""
 
 

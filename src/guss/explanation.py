@@ -78,7 +78,16 @@ class Approach:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why an action was chosen; `str()` says it in a sentence. Rewards and costs are predictions."""
+    """Why an action was chosen; `str()` says it in a sentence. Rewards and costs are predictions.
+
+    `agent.explain()` returns one. `episode`, `step`, `obs` and `action` (numbers by name) say which decision it is
+    about; `horizon` is that of the plan. The other fields are described below.
+
+    Example:
+        >>> why = guss.Explanation("random", episode=0, step=3, obs={"angle": 0.1}, action={"torque": 1.5})
+        >>> why.to_json()["action"]
+        {'torque': 1.5}
+    """
 
     phase: str
     """random, initial_policy or plan; in the first two nothing below `action` is known."""
@@ -115,10 +124,9 @@ class Explanation:
 
     def __str__(self) -> str:
         chosen = f"Chose {_named_text(self.action)}"
-        if self.phase == "random":
-            return f"{chosen} at random: episode {self.episode} is an initial episode, nothing was planned."
-        if self.phase == "initial_policy":
-            return f"{chosen} by initial_policy: episode {self.episode} is an initial episode, nothing was planned."
+        if self.phase in ("random", "initial_policy"):
+            how = "at random" if self.phase == "random" else "by initial_policy"
+            return f"{chosen} {how}: episode {self.episode} is an initial episode, nothing was planned."
         if self.fallback:
             return f"{chosen}, the fallback action: none of {self.evaluated} plans has a usable prediction."
         parts = [self._why(), *map(self._approach, self.approaches)]
@@ -229,24 +237,18 @@ def explain(decision: Decision | None) -> Explanation:
             "runs as one compiled program do not call act"
         )
     task, labels = decision.task, decision.task.observations.labels
-    about: dict[str, Any] = {
-        "phase": decision.phase,
-        "episode": decision.episode,
-        "step": decision.step,
-        "obs": _named(labels, decision.obs),
-        "action": _named(task.actions.labels, decision.action),
-    }
+    action = _named(task.actions.labels, decision.action)
+    about = (decision.phase, decision.episode, decision.step, _named(labels, decision.obs), action)
     if decision.plan is None:
-        return Explanation(**about)
+        return Explanation(*about)
     plan: Plan = jax.tree.map(lambda x: x[0], decision.plan)
     found, outcomes = jax.device_get(_search_again(*decision.arguments, plan.trajectory))
-    planner = decision.arguments[0].planner
-    figures = jax.device_get(plan.diagnostics)
+    planner, figures = decision.arguments[0].planner, jax.device_get(plan.diagnostics)
     path = np.asarray(plan.trajectory.next_obs)  # [P, H, D]
     unfamiliar = float(figures.unfamiliar_share)
     unsafe = (np.asarray(outcomes.cost) > 0).sum(axis=1).max(axis=0)  # the worst particle
     return Explanation(
-        **about,
+        *about,
         horizon=planner.horizon,
         evaluated=int(figures.evaluated),
         safe_share=float(figures.safe_share),
@@ -278,17 +280,9 @@ def _approaches(task: Task, decision: Decision, path: np.ndarray) -> tuple[Appro
         if np.isnan(room).all():  # no prediction to say it of
             continue
         particle, step = np.unravel_index(np.nanargmin(room), room.shape)
-        found.append(
-            Approach(
-                constraint=each.constraint,
-                dimension=task.observations.labels[each.dim],
-                limit=each.text(),
-                low=each.low if math.isfinite(each.low) else None,
-                high=each.high if math.isfinite(each.high) else None,
-                reached=float(values[particle, step]),
-                step=int(step) + 1,
-            )
-        )
+        low, high = (end if math.isfinite(end) else None for end in (each.low, each.high))
+        dimension, reached = task.observations.labels[each.dim], float(values[particle, step])
+        found.append(Approach(each.constraint, dimension, each.text(), low, high, reached, int(step) + 1))
     return tuple(found)
 
 
@@ -302,9 +296,5 @@ def _runner_up(planner: Planner, task: Task, action: np.ndarray, found: _Found) 
         return None
     safety = (found.hard, found.cost) if planner.objective in ("cost", "penalty") else ()
     best = int(np.lexsort([-found.reward, *reversed(safety), ~other])[0])
-    return RunnerUp(
-        action=_named(task.actions.labels, found.action[best]),
-        reward=float(found.reward[best]),
-        cost=float(found.cost[best]),
-        hard=float(found.hard[best]),
-    )
+    scores = (float(each[best]) for each in (found.reward, found.cost, found.hard))
+    return RunnerUp(_named(task.actions.labels, found.action[best]), *scores)

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from jaxtyping import PyTree
 
 from guss.collect.episode_metrics import EpisodeMetrics
-from guss.collect.trajectories import from_steps
 from guss.envs.adapters import Adapted
 from guss.methods.settings import AgentSettings
-from guss.models.evaluation import FitReport, plain
-from guss.progress import EpisodeSummary
 from guss.task import Task
-from guss.types import Trajectory, Transition
+from guss.types import Transition
+
+OnEpisode = Callable[["Episode"], Any] | None
+"""Called after every episode."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """What one episode amounts to."""
+    """What one episode amounts to.
+
+    `episode`: its number, from 0. `steps`, `mean_reward` per step; `fit_seconds` and `plan_seconds` that it took. The
+    other fields are described below.
+
+    Example:
+        >>> guss.Episode(episode=0, phase="plan", steps=200, mean_reward=-1.5, unsafe_pct=0.5).episode_return
+        -300.0
+    """
 
     episode: int
     phase: str
@@ -59,25 +65,6 @@ class Episode:
         """Sum of the rewards: what compares episodes of different length."""
         return self.mean_reward * self.steps
 
-    def summary(self, number: int, length: int, ends_early: bool) -> EpisodeSummary:
-        """For display, as episode `number`; `length`: steps of a whole one."""
-        r2 = self.model.get("r2")
-        return EpisodeSummary(
-            episode=number,
-            phase=self.phase,
-            mean_reward=self.mean_reward,
-            mean_return=self.episode_return,
-            ends_early=ends_early,
-            unsafe_pct=self.unsafe_pct,
-            unsafe_by_cost=self.unsafe_by_cost,
-            model_r2=None if r2 is None else float(np.mean([math.nan if x is None else x for x in r2])),
-            seconds_fit=self.fit_seconds,
-            seconds_plan=self.plan_seconds,
-            seconds_compile=math.nan,
-            steps=None if self.steps == length else float(self.steps),
-            trouble=("a hard limit was violated",) if self.hard_stop else (),
-        )
-
 
 @dataclass
 class OpenEpisode:
@@ -93,14 +80,9 @@ class OpenEpisode:
     plan_seconds: float = 0.0
 
     def add(self, transition: Transition, learnable: bool, terminated: bool) -> None:
-        """One more step."""
         self.steps.append(transition)
         self.learnable.append(learnable)
         self.terminated = terminated
-
-    def trajectory(self, task: Task) -> Trajectory:
-        """The episode as if it were over now, [1, 1, T, …]."""
-        return from_steps(self.steps, self.learnable, self.terminated, task, self.aux)
 
 
 def is_initial(history: Sequence[Episode], settings: AgentSettings, task: Task, env: Adapted | None) -> bool:
@@ -109,11 +91,3 @@ def is_initial(history: Sequence[Episode], settings: AgentSettings, task: Task, 
     length = task.episode_length if limit is None else min(task.episode_length, limit)
     acted = any(episode.phase in ("plan", "policy") for episode in history)
     return not acted and settings.is_random(len(history), sum(episode.steps for episode in history), length)
-
-
-def model_record(report: FitReport, r2_horizon: np.ndarray | None) -> dict[str, Any]:
-    """How good the model was that planned an episode: on held-out data, and at the horizon on the episode itself."""
-    record = {name: getattr(report, name) for name in ("nll", "r2", "ks")}
-    record |= {} if r2_horizon is None else {"r2_horizon": r2_horizon}
-    record |= {} if report.outcome is None else report.outcome._asdict()
-    return {name: plain(value) for name, value in record.items()}

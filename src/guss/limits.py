@@ -60,7 +60,6 @@ class Budget:
         self.left = limit
 
     def take(self, amount: int) -> None:
-        """Count `amount` more."""
         self.left -= amount
         if self.left < 0:
             raise GussError(f"{self.what} has more than the limit of {self.limit} {self.unit}; {self.advice}")

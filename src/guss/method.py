@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -13,13 +14,29 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree, Shaped
 from guss.types import Trajectory
 from guss.validation import plain
 
+Acted = tuple[Shaped[Array, "..."], PyTree, PyTree]
+"""What `act` returns: the action, the next carry, and what to note for `update` (`Trajectory.aux`)."""
+Learned = tuple[PyTree, dict[str, Any]]
+"""The state or states afterwards, and metrics."""
+
 
 class Method(eqx.Module):
     """How to learn and act: planning in a learned model, or a policy. `guss run --method` names one.
 
     Written for one seed; a run applies it to all seeds at once. What is learned is the state, what changes from step to
     step is the carry; both are pytrees of arrays. An iteration of a run is: `prepare`, then `num_envs` episodes of
-    every seed (`begin`, then `act` at each step), then `update`.
+    every seed (`begin`, then `act` at each step), then `update`. `task` and `capacity` are described below.
+
+    Example:
+        >>> class Still(guss.Method):
+        ...     def init(self, key):
+        ...         return ()
+        ...     def act(self, state, carry, obs, key):
+        ...         return self.task.fallback, carry, ()
+        ...     def update(self, state, trajectory, key):
+        ...         return state, {}
+        >>> Still(guss.make_task("safe-toy")).num_envs
+        1
     """
 
     task: Any
@@ -39,7 +56,7 @@ class Method(eqx.Module):
     safe: ClassVar[bool] = False
     """Whether it considers cost; otherwise reward alone."""
     seed_by_seed: ClassVar[bool] = False
-    """Whether seeds learn one after another, in one program: nets of 2 × 256 of six seeds at once leave the cache."""
+    """Whether seeds train one after another in one program: large networks of all seeds would exceed the CPU cache."""
     stores_all: ClassVar[bool] = False
     """Whether every episode of an iteration is stored step by step; otherwise the first."""
     defaults: ClassVar[dict[str, Any]] = {}
@@ -59,13 +76,11 @@ class Method(eqx.Module):
         return ()
 
     @abstractmethod
-    def act(
-        self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray
-    ) -> tuple[Shaped[Array, "..."], PyTree, PyTree]:
+    def act(self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> Acted:
         """The action, the next carry, and what to note for `update` (`Trajectory.aux`)."""
 
     @abstractmethod
-    def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Array]]:
+    def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> Learned:
         """The state after any number of steps, [E, T, …], and metrics to log."""
 
     def acting(self, state: PyTree) -> PyTree:
@@ -82,20 +97,16 @@ class Method(eqx.Module):
         """`init` for every seed."""
         return jax.jit(jax.vmap(self.init))(keys)
 
-    def update_all(
-        self, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
-    ) -> tuple[PyTree, dict[str, Any]]:
+    def update_all(self, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]) -> Learned:
         """`update` for every seed."""
-        return _update_all(self, states, trajectory, keys)
+        return for_all_seeds(self, "update", states, trajectory, keys)
 
-    def update_alone(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Any]]:
+    def update_alone(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> Learned:
         """`update_all` for one seed: the `update` of a method that overrides `update_all`."""
         alone = jax.tree.map(lambda x: x[None], (state, trajectory, key))
         return jax.tree.map(lambda x: x[0], self.update_all(*alone))
 
-    def prepare(
-        self, states: PyTree, keys: Key[Array, "S"], before: Callable[[str], Any] | None = None
-    ) -> tuple[PyTree, dict[str, Any]]:
+    def prepare(self, states: PyTree, keys: Key[Array, "S"], before: Callable[[str], Any] | None = None) -> Learned:
         """What is needed before the method acts, or after the last episode, such as fitting a model to stored data.
 
         Unlike `update`, it is not called between random episodes, and a run that is killed in it loses no episode.
@@ -132,15 +143,10 @@ class Method(eqx.Module):
         """Begin to compile what larger buffers need, if the next episodes may fill these."""
 
 
-@jax.jit
-def _update_all(
-    method: Method, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
-) -> tuple[PyTree, dict[str, Array]]:
-    return for_all_seeds(method, method.update, states, trajectory, keys)
-
-
-def for_all_seeds(method: Method, do: Callable[..., Any], *arguments: PyTree) -> Any:
-    """What one seed does, for all: at once, or one after another if that is faster."""
+@partial(jax.jit, static_argnames="name")
+def for_all_seeds(method: Method, name: str, *arguments: PyTree) -> Any:
+    """What the method's function of that name does for one seed, for all: at once, or one by one if that is faster."""
+    function = getattr(method, name)
     if method.seed_by_seed:
-        return jax.lax.map(lambda mine: do(*mine), arguments)
-    return jax.vmap(do)(*arguments)
+        return jax.lax.map(lambda mine: function(*mine), arguments)
+    return jax.vmap(function)(*arguments)

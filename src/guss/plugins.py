@@ -142,7 +142,6 @@ def read_toml(path: str | Path, what: str) -> dict[str, Any]:
 
 
 def _presets() -> dict[str, Path]:
-    """The experiments by name."""
     return {path.stem: path for folder in reversed(shipped("experiments")) for path in folder.glob("*.toml")}
 
 

@@ -117,7 +117,6 @@ class RunProgress(ProgressBar):
         self._show(text)
 
     def episode(self, news: EpisodeSummary) -> None:
-        """An episode is over."""
         self._stage, self._pieces = "", news_pieces(news)
         self._show()
         self.update(news.episode + 1)

@@ -1,6 +1,6 @@
 """Names for planners, environments and models: one table each, filled by decorators and by entry points.
 
-A package of your own adds to a table without touching this one, in its `pyproject.toml`:
+Another package adds to a table without changing this one, in its `pyproject.toml`:
 
     [project.entry-points."guss.planners"]
     my-planner = "my_package.my_planner:MyPlanner"
@@ -37,7 +37,7 @@ class Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """A table of names. `modules` are imported, and entry points of `group` loaded, when first looked at.
+    """A table of names. `modules` are imported, and entry points of `group` loaded, when first used.
 
     Where code of others must not run (`guss.usercode`), it holds what is bundled alone.
     """
@@ -60,7 +60,17 @@ class Registry(Generic[T]):
         self._entries[name] = Entry(name, item, summary, paper, origin)
 
     def register(self, name: str, *, summary: str = "", paper: str = "") -> Callable[[Any], Any]:
-        """Decorator form of `add`; the summary defaults to the first line of the docstring."""
+        """Decorator that registers a class by name, so that commands and Python find it.
+
+        `name`: lower case with dashes. `summary`: one line for `guss list`, by default the first line of the docstring.
+        `paper`: where it is described. Returns a decorator, which returns the class unchanged. Raises GussError if the
+        name is badly formed, or another module took it.
+
+        Example:
+            >>> @guss.register_planner("hold-still")
+            ... class HoldStill(guss.Planner):
+            ...     '''Evaluates nothing; `examples/own_planner.py` is a whole planner.'''
+        """
 
         def decorate(item: Any) -> Any:
             first_line = (item.__doc__ or "").strip().split("\n")[0]
@@ -70,7 +80,6 @@ class Registry(Generic[T]):
         return decorate
 
     def _load(self) -> dict[str, Entry[T]]:
-        """What is known here."""
         if not self._loaded:
             self._loaded = True
             for module in self._modules:
@@ -92,7 +101,7 @@ class Registry(Generic[T]):
             except Exception as error:
                 raise GussError(
                     f"the {self.kind} {point.name!r} of entry point {point.value!r} cannot be imported: "
-                    f"{type(error).__name__}: {error}. Mend or uninstall the package that declares it."
+                    f"{type(error).__name__}: {error}. Fix or uninstall the package that declares it."
                 ) from error
             if point.name not in self._entries:
                 first_line = (getattr(item, "__doc__", "") or "").strip().split("\n")[0]

@@ -66,7 +66,17 @@ def covers(a: Scores, b: Scores) -> Bool[Array, "..."]:
 
 
 def best_index(scores: Scores, among: Bool[Array, "N"] | None = None) -> Int[Array, ""]:
-    """Position of the best plan (Alg. 4, lines 16–17); the first of equals. 0 if `among` is nowhere true."""
+    """Position of the best plan (Alg. 4, lines 16–17); the first of equals. 0 if `among` is nowhere true.
+
+    `scores`: those of N plans. `among`: a mask [N] of plans to choose from; None: those with a finite prediction.
+    Returns an integer array of shape ().
+
+    Example:
+        >>> zero, no = jnp.zeros(3), jnp.zeros(3, bool)
+        >>> cost, reward = jnp.array([1.0, 0.0, 0.0]), jnp.array([9.0, 1.0, 2.0])
+        >>> int(guss.best_index(guss.Scores(zero, cost, reward, zero, finite=~no, outside=no)))
+        2
+    """
     left = scores.finite if among is None else among
     left = left & (scores.hard == jnp.min(jnp.where(left, scores.hard, WORST)))
     left = left & (scores.cost == jnp.min(jnp.where(left, scores.cost, WORST)))

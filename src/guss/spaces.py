@@ -29,9 +29,14 @@ Names = tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class Observations:
-    """Observations are vectors of D numbers; `low` and `high` may be infinite.
+    """Observations are vectors of D numbers between `low` and `high`, which may be infinite.
 
-    `names`: what the numbers are called, one each, for messages, tables and figures.
+    `low`, `high`: D numbers each. `names`: what the numbers are called, one each, for messages, tables and figures.
+    Raises GussError if lengths differ or a `low` is not below its `high`.
+
+    Example:
+        >>> guss.Observations(low=(-1.0, 0.0), high=(1.0, float("inf")), names=("angle", "level")).size
+        2
     """
 
     low: tuple[float, ...]
@@ -49,13 +54,21 @@ class Observations:
 
     @property
     def size(self) -> int:
-        """D."""
         return len(self.low)
 
 
 @dataclass(frozen=True)
 class ContinuousActions:
-    """Actions are vectors of A numbers between `low` and `high`, as Gymnasium's Box; `names`: one for each."""
+    """Actions are vectors of A numbers between `low` and `high`, as Gymnasium's Box.
+
+    `low`, `high`: A finite numbers each. `names`: one for each number, for messages, tables and figures. Raises
+    GussError if lengths differ, a `low` is not below its `high`, or one of them is not finite.
+
+    Example:
+        >>> actions = guss.ContinuousActions(low=(-2.0,), high=(2.0,), names=("torque",))
+        >>> actions.shape, actions.outside(np.array([2.5])).tolist()
+        ((1,), [True])
+    """
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -73,7 +86,6 @@ class ContinuousActions:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one action."""
         return (len(self.low),)
 
     @property
@@ -134,6 +146,11 @@ class DiscreteActions:
     `scalar`: a single choice that is a number, not a vector of one, as Gymnasium's Discrete; otherwise as its
     MultiDiscrete. `ordered`: neighbouring values mean neighbouring actions, so a policy has one output per number,
     rounded to the nearest value; otherwise one output per value, and the largest wins. `names`: one for each number.
+    Raises GussError if there is no value to choose, or lengths differ.
+
+    Example:
+        >>> guss.DiscreteActions(num_values=(3,), scalar=True).sample(jax.random.key(0)).shape
+        ()
     """
 
     num_values: tuple[int, ...]
@@ -166,7 +183,6 @@ class DiscreteActions:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one action."""
         return () if self.scalar else (len(self.num_values),)
 
     @property

@@ -2,13 +2,12 @@
 
 A Task is a pytree. Its functions are static, their parameters are array leaves: changing a parameter between two
 plans compiles nothing, and two equal Tasks share one compilation (if the functions are module-level, not lambdas
-written anew each time).
+created again each time).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,68 +16,32 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Float, Shaped
 
 from guss.constraint import Constraint, Function, as_function, changed_parameter
 from guss.errors import GussError, UnknownNameError
+from guss.grid import Grid as Grid
+from guss.grid import Vector, learned_grid
 from guss.types import Actions, Interface, Observations, Outcomes, Rollout
-
-MAX_CELLS = 2**31 - 1
-Vector = Sequence[float] | np.ndarray | Array
-
-
-class Grid(eqx.Module):
-    """The behaviour space: bounds per descriptor dimension and a number of cells along each."""
-
-    low: Float[Array, "B"]
-    high: Float[Array, "B"]
-    cells: tuple[int, ...] = eqx.field(static=True)
-
-    def __init__(self, low: Vector, high: Vector, cells: Sequence[int]) -> None:
-        self.low = jnp.asarray(low, jnp.float32)
-        self.high = jnp.asarray(high, jnp.float32)
-        self.cells = tuple(int(n) for n in cells)
-
-    def __check_init__(self) -> None:
-        if self.low.ndim != 1 or self.low.shape != self.high.shape or self.low.shape != (len(self.cells),):
-            raise GussError(
-                f"descriptor bounds need one low, one high and one number of cells per dimension, "
-                f"got {self.low.shape} low, {self.high.shape} high, {len(self.cells)} cells"
-            )
-        if not self.cells or min(self.cells) < 1:
-            raise GussError(f"every descriptor dimension needs at least 1 cell, got {self.cells}")
-        for i, (low, high) in enumerate(zip(self.low.tolist(), self.high.tolist(), strict=True)):
-            if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise GussError(
-                    f"descriptor bounds of dimension {i} must be finite with low < high, got [{low}, {high}]"
-                )
-        if math.prod(self.cells) > MAX_CELLS:
-            raise GussError(
-                f"{self.cells} make {math.prod(self.cells)} cells, more than the {MAX_CELLS} that fit an int32"
-            )
-
-    @property
-    def num_cells(self) -> int:
-        """Cells in all."""
-        return math.prod(self.cells)
-
-    def cell(self, descriptor: Float[Array, "B"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
-        """The cell a descriptor falls in, and whether it lay beyond the bounds (then it is a border cell)."""
-        counts = jnp.asarray(self.cells, jnp.float32)
-        # Multiply, then divide: a value on the edge of a cell must not be rounded into the one before.
-        position = jnp.floor((descriptor - self.low) * counts / (self.high - self.low))
-        index = jnp.clip(jnp.nan_to_num(position), 0.0, counts - 1.0).astype(jnp.int32)
-        strides = [math.prod(self.cells[i + 1 :]) for i in range(len(self.cells))]
-        outside = jnp.any((descriptor < self.low) | (descriptor > self.high))
-        return jnp.sum(index * jnp.asarray(strides, jnp.int32)), outside
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Things that stay where they are around a body that moves in the plane, and how sensors see them.
+    """Static objects around a robot that moves in the plane, and how its sensors measure them.
 
-    What the body senses of itself (speeds, heading, forces) is learned; where the things around it will be seen from
-    follows by geometry. Functions of single observations, in JAX:
+    The model learns the robot's own state (speeds, heading, forces); the future observations of static objects are
+    computed by geometry. `own`, `motion`, `places` and `sight` are described below; all functions take single
+    observations and are written in JAX.
+
+    Example:
+        >>> around = guss.Surroundings(
+        ...     own=(0,),
+        ...     motion=lambda own, next_own: jnp.array([next_own[0], 0.0, 0.0]),
+        ...     places=lambda obs: obs[1:].reshape(1, 2),
+        ...     sight=lambda own, places: jnp.concatenate([own, places.ravel()]),
+        ... )
+        >>> around.places(jnp.array([0.5, 3.0, 4.0])).tolist()
+        [[3.0, 4.0]]
     """
 
     own: tuple[int, ...]
@@ -91,12 +54,6 @@ class Surroundings:
     """sight(own, places) -> the whole observation."""
 
 
-def learned_grid(obs_size: int) -> Grid:
-    """The grid of a learned behaviour: principal components, scaled to [−1, 1] by what was seen."""
-    dims = min(2, obs_size)
-    return Grid(low=(-1.0,) * dims, high=(1.0,) * dims, cells=(50,) * dims)
-
-
 LEARNABLE = ("reward", "cost", "behaviour")
 END = "end of an episode"
 
@@ -104,12 +61,30 @@ END = "end of an episode"
 class Task(eqx.Module):
     """What is wanted and what is unsafe, as pure functions of what is observed.
 
-    `reward(obs, action, next_obs)` is a number, each constraint's `cost` too, `descriptor(rollout)` a vector of one
-    number per grid dimension, computed from a `Rollout` of H steps. What is None is learned along with the model:
-    reward and costs from what the system tells, behaviour as the first principal components of where a plan leads.
-    `step(obs, action, key)` gives the true next observation and `reset(key)` a first one; both are optional and only
-    needed to plan with a perfect model or to run compiled episodes. Any of them may carry parameters: see
-    `with_params`.
+    `name`, `observations` and `actions` describe the system. `reward(obs, action, next_obs)` is a number, as is the
+    cost of each of the `constraints`; `descriptor(rollout)` is a vector of one number per dimension of the `grid`,
+    computed from a `Rollout` of H steps. A function that is None is learned with the model: reward and costs from the
+    values that the system reports, the descriptor as principal components of the last state. `step(obs, action, key)`
+    gives the true next observation and `reset(key)` a first one; both are optional and only needed to plan with a
+    perfect model or to run compiled episodes. Any of them may carry parameters: see `with_params`. `episode_length`: T,
+    steps of an episode. `fallback`, `policy_inputs`, `surroundings`, `learns_end` and `unknown_unsafe` are described
+    below.
+
+    Raises GussError if a function cannot be traced by JAX or returns the wrong shape, or parts do not fit together.
+
+    Example:
+        >>> task = guss.Task(
+        ...     "point",
+        ...     guss.Observations(low=(-1.0,), high=(1.0,)),
+        ...     guss.ContinuousActions(low=(-1.0,), high=(1.0,)),
+        ...     reward=lambda obs, action, next_obs: next_obs[0],
+        ...     constraints=[guss.Constraint("learned")],
+        ...     descriptor=None,
+        ...     grid=None,
+        ...     episode_length=10,
+        ... )
+        >>> task.unknown
+        ('cost of learned', 'behaviour')
     """
 
     name: str = eqx.field(static=True)
@@ -123,7 +98,7 @@ class Task(eqx.Module):
     step: Function | None
     reset: Function | None
     fallback: Shaped[Array, "..."]
-    """What to do when every prediction is broken; by default zero or the nearest to it within the bounds."""
+    """The action returned if no plan has a finite prediction; default: the action nearest to zero within the bounds."""
     policy_inputs: tuple[Float[Array, "D"], Float[Array, "D"]] | None
     """Shift and scale of a policy's inputs; None: standardised by the fitted model, or by finite bounds to [−1, 1]."""
     surroundings: Surroundings | None = eqx.field(static=True)
@@ -172,7 +147,7 @@ class Task(eqx.Module):
         if self.fallback.shape == actions.shape and not isinstance(self.fallback, jax.core.Tracer):
             action = np.asarray(self.fallback)
             if actions.outside(action).any():
-                raise GussError(f"task {name!r}: the fallback action {action.tolist()} is none of {actions}")
+                raise GussError(f"task {name!r}: the fallback action {action.tolist()} is not in {actions}")
             self.fallback = jnp.asarray(actions.rounded(action))
         self.surroundings = surroundings
         self.policy_inputs = None
@@ -204,7 +179,7 @@ class Task(eqx.Module):
         self._check_functions()
 
     def _check_functions(self) -> None:
-        """Trace every function once, so that a wrong shape is told here and not from inside a compiled plan."""
+        """Trace every function once, so that a wrong shape raises here and not from inside a compiled plan."""
         obs = jax.ShapeDtypeStruct((self.observations.size,), jnp.float32)
         action = jax.ShapeDtypeStruct(self.actions.shape, self.actions.dtype)
         steps = 4
@@ -299,7 +274,7 @@ class Task(eqx.Module):
         return self.replace(**fields) if fields else self
 
     def with_end(self, hosted: bool = False) -> Task:
-        """The same task, its open choice of `learns_end` made; `hosted`: an environment is acted on."""
+        """A copy in which `learns_end` is True or False instead of None; `hosted`: an environment runs the episodes."""
         simulated = self.step is not None and self.reset is not None and not hosted
         return self.replace(learns_end=not simulated) if self.learns_end is None else self
 
@@ -340,8 +315,8 @@ class Task(eqx.Module):
 
     def _not_known(self, what: str) -> GussError:
         return GussError(
-            f"task {self.name!r} does not know its {what}: the system must tell it, and plans need a model that has "
-            f"learned it (not the oracle)"
+            f"task {self.name!r} defines no {what} function, so only a model that has learned the {what} can predict "
+            f"it (the oracle learns nothing); the environment must report reward and cost"
         )
 
     def interface(self) -> Interface:

@@ -9,7 +9,7 @@ Letters for array axes, the same in every file:
     S  seeds                             P  particles: ensemble members or samples of a stochastic model
     E  episodes of a seed
 
-This module imports nothing of guss but spaces and errors.
+This module imports nothing of guss but spaces, fitting and errors.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from guss.errors import GussError
+from guss.fitting import Data as Data
+from guss.fitting import FitReport as FitReport
+from guss.fitting import Pace as Pace
 from guss.spaces import Actions as Actions
 from guss.spaces import ContinuousActions as ContinuousActions
 from guss.spaces import DiscreteActions as DiscreteActions
@@ -53,7 +56,16 @@ class Interface(eqx.Module):
 
 
 class Transition(NamedTuple):
-    """What one step of the real system showed. Leading axes (T, S) may be added to every field."""
+    """What one step of the real system showed; `None` for a `reward` or `cost` that the Task computes itself.
+
+    `obs` [D], `action` [A] (a scalar for a single discrete choice), `reward` [], `cost` [C] (one number for each
+    constraint, 0 if satisfied) and `next_obs` [D]. Leading axes, such as N logged steps, may be added to every field.
+
+    Example:
+        >>> step = guss.Transition(obs=[0.0, 1.0], action=[0.5], reward=1.0, cost=[0.0], next_obs=[0.1, 1.0])
+        >>> step.reward
+        1.0
+    """
 
     obs: Float[AnyArray, "*lead D"]
     action: Shaped[AnyArray, "..."]
@@ -66,7 +78,17 @@ class Trajectory(NamedTuple):
     """Steps of the real system: what collectors return, methods learn from and the store writes.
 
     Leading axes are seeds × episodes × time, [S, E, T]; `jax.tree.map` takes one seed, episode or step of all fields.
-    Masks are true where valid. After the end of an episode all fields are padding.
+    `obs` […, D], `action` […, A], `reward` […], `cost` […, C] and `next_obs` […, D] are as in `Transition`. The masks
+    `terminated`, `truncated`, `stopped`, `valid` and `learnable` […] are true where they apply; after the end of an
+    episode all fields are padding. `aux` is what the method's `act` returned with each action.
+
+    Example:
+        >>> task = guss.make_task("safe-toy")
+        >>> planner = guss.make_planner("random", task, horizon=1, budget=1)
+        >>> keys = jax.random.split(jax.random.key(0), 2)
+        >>> steps = guss.run_episodes(planner, guss.Oracle.of(task), task, keys, steps=3)
+        >>> steps.obs.shape, steps.lengths.tolist()
+        ((2, 1, 3, 2), [[3], [3]])
     """
 
     obs: Float[AnyArray, "*lead D"]
@@ -93,7 +115,15 @@ class Trajectory(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """A predicted trajectory: `obs[t]` and `action[t]` led to `next_obs[t]`, t = 0 … H−1."""
+    """A predicted trajectory: `obs[t]` and `action[t]` led to `next_obs[t]`, t = 0 … H−1.
+
+    `obs` and `next_obs` are [H, D], `action` is [H, A]; a `Plan` has a leading axis of P particles.
+
+    Example:
+        >>> path = guss.Rollout(obs=jnp.zeros((3, 2)), action=jnp.zeros((3, 1)), next_obs=jnp.ones((3, 2)))
+        >>> path.next_obs[-1].tolist()
+        [1.0, 1.0]
+    """
 
     obs: Float[Array, "*lead H D"]
     action: Shaped[Array, "..."]
@@ -101,7 +131,15 @@ class Rollout(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-    """Predicted outcomes of one particle's trajectory: reward and cost of every step, and the behaviour descriptor."""
+    """Predicted outcomes of one particle's trajectory of H steps.
+
+    `reward` [H], `cost` [H, C], and the behaviour `descriptor` [B].
+
+    Example:
+        >>> found = guss.Outcomes(reward=jnp.ones(3), cost=jnp.zeros((3, 2)), descriptor=jnp.zeros(2))
+        >>> float(found.reward.sum())
+        3.0
+    """
 
     reward: Float[Array, "*lead H"]
     cost: Float[Array, "*lead H C"]
@@ -109,7 +147,17 @@ class Outcomes(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What planners compare. Lower `hard`, then lower `cost`, then higher `reward` is better; all three are finite."""
+    """What planners compare. Lower `hard`, then lower `cost`, then higher `reward` is better; all three are finite.
+
+    All fields are [N], one number for each plan. `cell` is the behaviour cell, `finite` is false where the prediction
+    was not finite, `outside` is true where the descriptor lay beyond the grid.
+
+    Example:
+        >>> zero, no = jnp.zeros(2), jnp.zeros(2, bool)
+        >>> scores = guss.Scores(hard=zero, cost=jnp.array([0.0, 2.0]), reward=zero, cell=zero, finite=~no, outside=no)
+        >>> scores.safe.tolist()
+        [True, False]
+    """
 
     hard: Float[Array, "*lead"]  # steps with a hard violation
     cost: Float[Array, "*lead"]  # c = Σ_i max(0, Σ_k C_i − l_i) over the soft constraints
@@ -124,41 +172,6 @@ class Scores(NamedTuple):
         return self.finite & (self.hard == 0.0) & (self.cost == 0.0)
 
 
-# ------------------------------------------------------------------------------------------------- fitting a model
-
-
-class Data(NamedTuple):
-    """Transitions in buffers of fixed size: the first `filled` rows hold something; rows not in `use` are skipped."""
-
-    obs: Float[Array, "rows D"]
-    action: Shaped[Array, "rows ..."]
-    next_obs: Float[Array, "rows D"]
-    use: Bool[Array, "rows"]
-    filled: Int[Array, ""]
-    outcomes: Float[Array, "rows O"] | None = None  # reward, costs, end of the episode, where any of them is learned
-
-
-class Pace(NamedTuple):
-    """How long gradient training lasts, the same for all seeds that are fitted together (`guss.models.training`)."""
-
-    epochs: Int[Array, ""]
-    steps: Int[Array, ""]  # of an epoch
-    blocks: Int[Array, ""]  # of held-out rows
-
-
-class FitReport(NamedTuple):
-    """How good a fit is, on rows that were held out of training."""
-
-    train_loss: Float[Array, ""]
-    nll: Float[Array, ""]  # of observations, in nats
-    r2: Float[Array, "D"]  # of the predicted change, per dimension
-    ks: Float[Array, "D"]  # distance of the predicted cumulative distribution from uniform
-    held_out: Int[Array, ""]
-    best_epoch: Int[Array, ""]
-    diverged: Bool[Array, ""]  # no epoch had a finite loss on the held-out rows: the weights are those before the fit
-    outcome: Any = None  # OutcomeReport, where reward or costs are learned
-
-
 # ------------------------------------------------------------------------------------------------- the protocols
 
 
@@ -167,10 +180,17 @@ class Model(eqx.Module):
 
     A learned model has three methods: `create` makes it untrained, `fit` learns from transitions, `predict` gives the
     next state. Write them for one seed, one transition and one particle; `vmap` adds the other axes. Decorate the class
-    with `guss.register_model("name")`; fields made with `guss.setting` become settings of `--net`.
+    with `guss.register_model("name")`; fields made with `guss.setting` become flags such as `--model.ridge`.
 
     A state is the observation itself, unless the model overrides `encode` and `decode` to keep more than one
-    observation shows.
+    observation shows. `create` and `fit` raise GussError where a class does not override them.
+
+    Example:
+        >>> class Still(guss.Model):
+        ...     def predict(self, state, action, key, particle):
+        ...         return state
+        >>> Still.learns(), Still().num_particles
+        (False, 1)
     """
 
     Settings: ClassVar[Any] = None
@@ -253,7 +273,19 @@ class Model(eqx.Module):
 
 
 def setting(default: Any, help: str) -> Any:
-    """A setting of a planner or a model: a static field with a sentence that `guss list --settings` shows."""
+    """A setting of a planner, method or model: a static field that becomes a flag, such as `--model.ridge`.
+
+    `default`: its value where none is given, which also shows the type. `help`: a sentence for `guss list --settings`.
+    Returns what belongs behind the `=` of a field in the class body.
+
+    Example:
+        >>> class Flat(guss.Model):
+        ...     width: float = guss.setting(0.5, "half-width of the plateau")
+        ...     def predict(self, state, action, key, particle):
+        ...         return state
+        >>> Flat(width=2.0).width
+        2.0
+    """
     return eqx.field(static=True, default=default, kw_only=True, metadata={"help": help})
 
 
@@ -267,7 +299,13 @@ class Planner(eqx.Module):
 
     The engine compiles a whole plan: `init`, then per generation `ask` → roll out with `act` → `tell`, then `best`.
     A generation is a pytree of candidates with a leading axis N. Planners that learn from one plan to the next keep
-    what they need in a `memory`.
+    what they need in a `memory`. `interface`: the Task's observations and actions. `horizon`: H. `budget`: M; a
+    `schedule` that does not sum to it raises GussError. `examples/own_planner.py` is a whole planner.
+
+    Example:
+        >>> planner = guss.make_planner("guss", guss.make_task("safe-toy"), horizon=5, budget=100)
+        >>> isinstance(planner, guss.Planner), sum(planner.schedule(100))
+        (True, 100)
     """
 
     interface: Interface

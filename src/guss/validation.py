@@ -8,14 +8,18 @@ whole ones fit 32 bits, as everything compiled does. Which of them make sense is
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
+import inspect
 import math
 import numbers
 import reprlib
+import textwrap
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -44,6 +48,37 @@ def types_of(cls: Any) -> dict[str, Any]:
 def _types_of(cls: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+
+
+@functools.cache
+def field_docs(cls: Any) -> dict[str, str]:
+    """What a dataclass says about its fields: `metadata["help"]`, or the text below the field in its source."""
+    found: dict[str, str] = {}
+    for base in reversed([each for each in cls.__mro__ if dataclasses.is_dataclass(each)]):
+        found |= {field.name: field.metadata["help"] for field in dataclasses.fields(base) if "help" in field.metadata}
+        if all(field.name in found for field in dataclasses.fields(base)):
+            continue
+        try:
+            source = inspect.getsource(typing.cast(type, base))
+        except OSError:  # a class that was not read from a file
+            continue
+        (tree,) = ast.parse(textwrap.dedent(source)).body
+        for line, text in pairwise(getattr(tree, "body", ())):
+            if isinstance(line, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+                found[ast.unparse(line.target)] = " ".join(str(text.value.value).split())
+    return found
+
+
+def changed_fields(instance: Any) -> dict[str, Any]:
+    """Fields of a dataclass that differ from their defaults; those of nested dataclasses as tables."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(instance):
+        value, default = getattr(instance, field.name), field.default
+        if dataclasses.is_dataclass(value):
+            value, default = changed_fields(value), {}
+        if value != default:
+            found[field.name] = value
+    return found
 
 
 def build(cls: type[T], values: Any, what: str) -> T:

@@ -112,7 +112,7 @@ def test_unknown_cases_are_refused(monkeypatch, capsys):
     assert "invalid choice: 'pendlum' (choose from" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("model", ["dmdn", "darmdn"])
+@pytest.mark.parametrize("model", [pytest.param("dmdn", marks=pytest.mark.long), "darmdn"])
 def test_fits_and_the_bare_products_of_a_fit_run(model, monkeypatch):
     name = "small"
     task = {"dmdn": "car-sized", "darmdn": "safe-pendulum"}[model]

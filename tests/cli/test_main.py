@@ -120,13 +120,15 @@ def test_list_shows_everything_with_one_line_and_the_paper_reference(guss_comman
     environments = ["safe-toy", "safe-pendulum", "safe-acrobot", "safe-car-goal", "safe-car-goal-full"]
     assert [e["name"] for e in found["environments"]] == environments
     assert [m["name"] for m in found["models"]] == ["oracle", "dmdn", "darmdn", "egocentric"]
-    for entry in (e for entries in found.values() for e in entries):
+    for entry in (e for kind in ("planners", "methods", "environments", "models") for e in found[kind]):
         assert entry["summary"]
         assert entry["paper"]
     assert found["environments"][0]["gym_id"] == "guss/SafeToy-v0"
     text = guss_command("list", "--settings", check=0).stdout
     assert "map-elites" in text
     assert "num_new = 5" in text
+    assert "max_steps = 4000" in text
+    assert found["settings"]["run"]["step_timeout"]["default"] == 60.0
 
 
 def test_plan_shows_an_action_and_why(guss_command):
@@ -136,7 +138,7 @@ def test_plan_shows_an_action_and_why(guss_command):
     assert set(shown["action"]) <= {-1, 0, 1}
     assert shown["evaluated"] == 50
     assert len(shown["predicted_obs"]) == 5
-    text = guss_command(*words, "--obs", "7", "7", "--set", "num_new=10", check=0).stdout
+    text = guss_command(*words, "--obs", "7", "7", "--method.num-new", "10", check=0).stdout
     assert "plans evaluated   50" in text
     assert "archive" in text
 
@@ -160,13 +162,12 @@ def error_of(process):
         ),
         (["reproduce", "toy", "--bugdet=3"], "guss reproduce toy has no flag --bugdet: did you mean --budget?"),
         (["list", "--no-such"], "guss list has no flag --no-such: "),
-        (["plan", "--method", "gus"], "unknown planner 'gus'. Did you mean 'guss'?"),
+        (["plan", "--method", "gus"], "unknown method 'gus'. Did you mean 'guss'?"),
         (["plan", "--env", "safe-toi"], "unknown environment 'safe-toi'. Did you mean 'safe-toy'?"),
         (["plan", "--horizon", "0"], "horizon must be at least 1 step, got 0"),
         (["plan", "--budget", "10"], "budget of 10 plans is smaller than the 25 initial policies"),
         (["plan", "--obs", "1"], "an observation has shape (2,), got (1,)"),
-        (["plan", "--set", "num_nwe=3"], "unknown setting of planner 'guss' 'num_nwe'. Did you mean 'num_new'?"),
-        (["plan", "--set", "num_new"], "a setting is written name=value"),
+        (["plan", "--method.num-nwe", "3"], "has no flag --method.num-nwe: did you mean --method.num-new"),
         (["plan", "--env", "tasks.py:wrong_cost"], "the cost of constraint 'limit'"),
         (["plan", "--env", "tasks.py:wrong_bounds"], "descriptor bounds of dimension 0 must be finite with low < high"),
         (
@@ -185,8 +186,8 @@ def error_of(process):
         (["run", "--env", "safe-pendulm"], "unknown environment 'safe-pendulm'. Did you mean 'safe-pendulum'?"),
         (["run", "--method", "gus"], "unknown method 'gus'. Did you mean 'guss'?"),
         (["run", "--model", "darmdm"], "unknown model 'darmdm'. Did you mean 'darmdn'?"),
-        (["run", "--fit", "los=nll"], "unknown setting of fit 'los'. Did you mean 'loss'?"),
-        (["run", "--fit", "loss=nl"], "unknown loss 'nl'. Did you mean 'nll'?"),
+        (["run", "--fit.los", "nll"], "has no flag --fit.los: did you mean --fit.loss"),
+        (["run", "--fit.loss", "nl"], "unknown loss 'nl'. Did you mean 'nll'?"),
         (["run", "--budget", "10"], "smaller than the 25 initial policies"),
         (["run", "--horizon", "500"], "horizon of 500 is longer than the episode of 200 steps"),
         (["run", "--seeds", "0"], "at least 1 seed"),
@@ -224,8 +225,8 @@ def test_a_planner_in_a_file_of_ones_own_works_by_decorator(guss_command, tmp_pa
     found = json.loads(guss_command("list", "--json", "--plugin", "my_planner.py", check=0).stdout)
     (mine,) = [p for p in found["planners"] if p["name"] == "stay"]
     assert mine["summary"] == "Always the same action."
-    assert mine["settings"] == {"value": {"default": 0, "help": "the action to repeat"}}
-    words = ("plan", "--method", "stay", "--plugin", "my_planner", "--set", "value=1", "--horizon", "4", "--json")
+    assert mine["settings"] == {"value": {"type": "a whole number", "default": 0, "help": "the action to repeat"}}
+    words = ("plan", "--method", "stay", "--plugin", "my_planner", "--method.value", "1", "--horizon", "4", "--json")
     assert json.loads(guss_command(*words, check=0).stdout)["action"] == [1, 1]
     guss_command("reproduce", "toy", *TOY, "--methods", "rs", "stay", "--plugin", "my_planner.py", check=0)
     summary = json.loads((tmp_path / "runs" / "toy" / "summary.json").read_text())

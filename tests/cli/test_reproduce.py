@@ -149,7 +149,7 @@ def test_what_fails_is_told_at_the_end_and_the_rest_is_reported(table1, tmp_path
     (home / "checkpoints").mkdir()
     (home / "checkpoints" / "ep000001.ckpt").write_bytes(b"no")
     process, calls = table1(*words, check=2)
-    assert "guss: error: not all is done; the same command tries again what is missing (1):" in process.stderr
+    assert "guss: error: 1 jobs did not finish; repeat the command to retry them:" in process.stderr
     assert (
         f"guss: error: {Path('out') / home.name / 'checkpoints' / 'ep000001.ckpt'} is not a checkpoint"
         in process.stderr
@@ -173,7 +173,7 @@ def test_an_interruption_says_how_to_go_on(table1, monkeypatch):
 
     monkeypatch.setattr(Batch, "run", stop)
     process, calls = table1(*PENDULUM, "--methods", "random", check=130)
-    assert process.stderr.endswith("interrupted; what was finished is kept; the same command goes on from here\n")
+    assert process.stderr.endswith("interrupted; what was finished is kept; the same command resumes from here\n")
     assert calls == []
 
 
@@ -239,5 +239,5 @@ def test_help_teaches(guss_here):
     text = guss_here("reproduce", "--help", check=0).stdout
     assert "Start with `guss reproduce table1 --preset quick`" in text
     text = " ".join(guss_here("reproduce", "table1", "--help", check=0).stdout.split())
-    for words in ("How long, on one core", "The same command again goes on", "ppo-lagrangian", "--no-animations"):
+    for words in ("How long, on one core", "The same command resumes", "ppo-lagrangian", "--no-animations"):
         assert words in text

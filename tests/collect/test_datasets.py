@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guss.agent import Agent
-from guss.cli.run import RunCommand
+from guss.cli.main import parse
 from guss.collect.datasets import (
     FORMATS,
     Dataset,
@@ -314,14 +314,14 @@ def test_files_are_joined_by_the_names_of_their_costs(tmp_path):
 
 def test_an_agent_and_a_run_start_from_costs_by_name(tmp_path, monkeypatch):
     path = log_with(tmp_path / "log.csv", cost_wet=WET, cost_hot=HOT)
-    agent = Agent(plant(), traces=[path], method="rs", horizon=2, budget=4, net={"hidden": [4]})
+    agent = Agent(plant(), traces=[path], method="rs", horizon=2, budget=4, model_settings={"hidden": [4]})
     np.testing.assert_array_equal(np.asarray(agent.state.data.outcomes)[0, :3, 1:3].T, [HOT, WET])
     (tmp_path / "own.py").write_text(
         "from guss.constraint import Constraint\nfrom guss.envs.pendulum import pendulum_task\n"
         "make = lambda: pendulum_task().replace(constraints=(Constraint('hot'), Constraint('wet')), name='plant')\n"
     )
     monkeypatch.chdir(tmp_path)
-    data = RunCommand(env="own.py:make", data=(path,))._data()
+    data = parse(["run", "--env", "own.py:make", "--data", str(path)])._data()
     assert data.cost_names is None
     np.testing.assert_array_equal(data.trajectory.cost.T, [HOT, WET])
     plain = read_trace(log_with(tmp_path / "plain.csv", cost_0=HOT, cost_1=WET))

@@ -10,13 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from guss.cli.options import parse_settings
-from guss.collect.env_check import check_env
+from guss.cli.main import parse
+from guss.collect.env_check import SAMPLED_FLAGS, check_env
 from guss.constraint import Constraint
 from guss.envs.adapters import Adapted, describe
 from guss.envs.lookup import as_maker, find_env
 from guss.errors import GussError
-from guss.models.factory import ModelSettings
 from guss.task import Task
 from guss.types import ContinuousActions, Observations
 
@@ -111,7 +110,7 @@ def test_a_good_environment_is_described(good):
 
 def test_noise_is_found_and_answered_by_flags(good):
     """Whichever generator it is drawn from, in the environment or in a wrapper; else nothing is said."""
-    told = r"stochastic: .* differ from step 1 on, there by 0.0\S+ in \S.*deterministic=false particles=5"
+    told = r"stochastic: .* differ from step 1 on, there by 0.0\S+ in \S.*--model.no-deterministic --model.particles 5"
     assert re.search(told, texts(good, "risk", "noise"))
 
     class Draught(gymnasium.Wrapper):
@@ -126,7 +125,7 @@ def test_noise_is_found_and_answered_by_flags(good):
     for make, noisy in ((lambda: Adapted(Draught(Oven("calm"))), True), (lambda: Adapted(Oven("calm")), False)):
         task = describe(make(), "oven", episode_length=40)
         assert bool(texts(check_env(make, task, steps=STEPS), "risk", "noise")) == noisy
-    assert ModelSettings(**parse_settings(("deterministic=false", "particles=5"))).particles == 5
+    assert parse(["run", *SAMPLED_FLAGS.split()]).settings.model_settings.particles == 5
 
 
 def test_an_environment_that_cannot_be_closed_is_a_risk():

@@ -17,7 +17,7 @@ from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations
 
 COLUMNS = {"obs": ["temperature", "pressure"], "action": ["valve"]}
-SMALL = {"method": "rs", "horizon": 3, "budget": 10, "net": {"hidden": (8,)}, "fit": {"max_steps": 30}}
+SMALL = {"method": "rs", "horizon": 3, "budget": 10, "model_settings": {"hidden": (8,)}, "fit": {"max_steps": 30}}
 
 
 def write_csv(path, rows=12, **more):

@@ -285,7 +285,7 @@ def test_a_checkpoint_is_no_larger_in_memory_than_its_file(tmp_path):
 def test_records_that_are_nested_too_deeply_are_refused(tmp_path):
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"[" * 10**6))
     with pytest.raises(GussError, match="is not the maps of a run: it holds no JSON"):
-        read_packed(tmp_path / "a.json.gz", "the maps of a run", (1,), FIELDS)
+        read_packed(tmp_path / "a.json.gz", "the maps of a run", 1, FIELDS)
     (tmp_path / "a.jsonl").write_bytes(b"[" * 10**6 + b"\n")
     with pytest.raises(GussError, match="holds a line that is not JSON"):
         read_lines(tmp_path / "a.jsonl")

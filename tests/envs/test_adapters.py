@@ -94,7 +94,7 @@ def test_actions_reach_the_environment_as_its_space_wants_them(space, known, act
         (spaces.Text(5), "cannot be written as a vector of numbers.*TransformObservation"),
         (spaces.Sequence(spaces.Discrete(2)), "cannot be written as a vector"),
         (spaces.Dict({"word": spaces.Text(3)}), "cannot be written as a vector"),
-        (spaces.Box(0, 255, (64, 64, 3), np.uint8), "12288 numbers.*not of pictures.*TransformObservation"),
+        (spaces.Box(0, 255, (64, 64, 3), np.uint8), "12288 numbers.*not of images.*TransformObservation"),
     ],
     ids=["text", "sequence", "nested", "picture"],
 )
@@ -164,7 +164,7 @@ def test_a_missing_cost_is_told_or_waived():
 
 
 def test_a_missing_length_is_told_or_given():
-    with pytest.raises(GussError, match="does not say how long its episodes are: wrap it in gymnasium"):
+    with pytest.raises(GussError, match="has no time limit, so its episode length is unknown: wrap it in gymnasium"):
         describe(Adapted(Room(length=None)), "room")
     assert describe(Adapted(Room(length=None)), "room", episode_length=7).episode_length == 7
     limited = gymnasium.wrappers.TimeLimit(SafePendulumEnv(), 33)
@@ -203,7 +203,7 @@ def test_names_are_ours_gymnasiums_or_the_users(tmp_path, monkeypatch):
     }.items():
         with pytest.raises(GussError, match=told):
             find_env(name)
-    with pytest.raises(GussError, match="is described already"):
+    with pytest.raises(GussError, match="comes with a Task"):
         find_env("safe-pendulum", episode_length=3)
 
 

@@ -77,6 +77,12 @@ compiled_lidar = jax.jit(lidar_of_hazards, static_argnums=(1, 2))
 read_back = jax.jit(hazards_of_lidar)
 
 
+def test_the_body_has_the_time_step_and_the_height_that_the_rest_counts_with():
+    model = world.Physics().model
+    assert model.opt.timestep == world.TIMESTEP
+    assert model.body("car").pos[2] == world.CAR_HEIGHT
+
+
 def level(car, heading):
     return world.start_state(np.asarray(car, float)[None], np.asarray([heading], float))[:, 1:14]
 

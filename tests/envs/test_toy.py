@@ -113,10 +113,10 @@ def test_a_layout_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("size = -1", "size must be a positive number, got -1"),
+        ("size = -1", "size must be more than 0, got -1"),
         ("start = [99, 1]", r"start must be a point \(x, y\) within 0 … 50"),
         ("goal = [1]", "goal must be a point"),
-        ("goal_radius = 0", "goal_radius must be positive"),
+        ("goal_radius = 0", "goal_radius must be more than 0"),
         ("unsafe = [[5, 1, 0, 3]]", "unsafe area 0 must be"),
         ("strat = [1, 1]", "Did you mean 'start'"),
         ("start = ['a', 1]", r"toy layout.start\[0\] must be a finite number, got 'a' \(str\)"),

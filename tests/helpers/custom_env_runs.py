@@ -2,7 +2,19 @@
 
 import json
 
-QUICK = ("--horizon", 10, "--budget", 60, "--net", "hidden=[24,24]", "--fit", "max_steps=600", "warm_steps=200")
+QUICK = (
+    "--horizon",
+    10,
+    "--budget",
+    60,
+    "--model.hidden",
+    "24",
+    "24",
+    "--fit.max-steps",
+    "600",
+    "--fit.warm-steps",
+    "200",
+)
 
 
 def beats_random(guss_command, folder, env, *more, seeds, episodes):

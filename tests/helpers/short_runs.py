@@ -42,7 +42,7 @@ def config(**changes):
         "episodes": 3,
         "horizon": 3,
         "budget": 20,
-        "net": ModelSettings(hidden=(8,)),
+        "model_settings": ModelSettings(hidden=(8,)),
         "fit": FitSettings(epochs=3),
     }
     return RunConfig(**(values | changes))
@@ -54,14 +54,14 @@ def policy_config(method="ppo-lagrangian", **changes):
         "method": method,
         "seeds": (3, 4),
         "episodes": 6,
-        "planner": TINY | ({"num_envs": 2} if method in ("ppo-lagrangian", "cpo") else {}),
+        "method_settings": TINY | ({"num_envs": 2} if method in ("ppo-lagrangian", "cpo") else {}),
     }
     if method == "safe-mbpo":
         values |= {
             "model": "dmdn",
-            "net": ModelSettings(hidden=(4,), ensemble=2),
+            "model_settings": ModelSettings(hidden=(4,), ensemble=2),
             "fit": FitSettings(epochs=2),
-            "planner": TINY | {"branches": 4, "updates_per_round": 5, "updates": 1.0},
+            "method_settings": TINY | {"branches": 4, "updates_per_round": 5, "updates": 1.0},
         }
     return RunConfig(**(values | changes))
 

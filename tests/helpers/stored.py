@@ -18,7 +18,7 @@ def store(folder, env="safe-pendulum", method="guss", rewards=((-6.0, -2.0, -1.0
     home.mkdir(parents=True)
     longest = max(len(row) for row in rewards)
     config = {"env": env, "method": method, "seeds": seeds, "episodes": more.get("asked", longest), "target": None}
-    config |= {"initial_episodes": 1, "horizon": 10, "budget": 100, "model": "dmdn", "net": {"ensemble": 5}}
+    config |= {"initial_episodes": 1, "horizon": 10, "budget": 100, "model": "dmdn", "model_settings": {"ensemble": 5}}
     origin = {"command": f"guss run --env {env} --method {method}", "commit": more.get("commit", 40 * "a")}
     origin |= {
         "date": more.get("date", "2026-01-01T00:00:00Z"),

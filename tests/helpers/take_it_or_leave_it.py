@@ -55,6 +55,6 @@ def choice_task():
 def reward_and_cost(method, state):
     """Reward and cost of a step, exactly: the policy's probability of taking, integrated over x."""
     x = np.linspace(0.0, 1.0, 2001, dtype=np.float32)[:, None]
-    logits = state.policy.choice(method.scaled(state, jnp.asarray(x))).outputs
+    logits = state.policy.choice(state.scale.standardised(jnp.asarray(x))).outputs
     take = np.asarray(jax.nn.softmax(logits)[:, 1], float)
     return np.trapezoid(take * x[:, 0], x[:, 0]), np.trapezoid(take, x[:, 0])

@@ -24,7 +24,7 @@ SLOW_PRICE = {"price_rate": 0.01, "policy_rate": 1e-3}
 
 def learn(name, task, seeds, iterations, on_iteration=None, after=0, **settings):
     """A method after so many iterations, all seeds at once; `on_iteration` is called for each `after` the first."""
-    method = make_method(AgentSettings(method=name, planner=settings), task, iterations * task.episode_length)
+    method = make_method(AgentSettings(method=name, method_settings=settings), task, iterations * task.episode_length)
     keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.int32))
     states = method.init_all(keys)
     for number in range(iterations):

@@ -16,21 +16,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.problems import ACTIONS, make_task
+from helpers.quick import long_unless
 from helpers.short_runs import resume_run, run_one
 
 import guss
 from guss import keys as streams
 from guss.agent import Agent
-from guss.collect.compiled import CompiledCollector
 from guss.collect.host import act_all, begin_all
 from guss.envs import ENVS, EnvSpec
 from guss.envs.adapters import Adapted
 from guss.errors import GussError
 from guss.methods import METHODS, method_class, method_names
-from guss.methods.factory import make_method
 from guss.methods.random import RandomActions
 from guss.methods.settings import AgentSettings
 from guss.models.training import FitSettings
+from guss.planners import PLANNERS
 from guss.plugins import load_module
 from guss.runs.checkpoints import newest_checkpoint
 from guss.runs.config import RunConfig
@@ -50,6 +50,15 @@ REWARDS = json.loads((Path(__file__).parents[1] / "data" / "method_rewards.json"
 """Mean rewards of two iterations, by seed and episode."""
 TASK = make_task(ACTIONS["continuous"])
 names = pytest.mark.parametrize("name", [*method_names(), CUSTOM])
+QUICK = ("random", "rs", "guss", "ppo", "sac", CUSTOM)
+"""Planners share a method, and so do most policies: what is alike for all is quick for one of each kind."""
+few = pytest.mark.parametrize(
+    "name",
+    [
+        long_unless(name in QUICK or not (PLANNERS if name in PLANNERS.names() else METHODS)[name].bundled, name)
+        for name in [*method_names(), CUSTOM]
+    ],
+)
 
 
 def add_env(name, make_env=None):
@@ -92,13 +101,13 @@ def config(name, **changes):
     """A run as small as can be."""
     values = {"env": "contract", "method": name, "seeds": SEEDS, "fit": FitSettings(epochs=2), "model": "dmdn"}
     cls = method_class(name)
-    values["net"] = {"hidden": (4,)} | ({"ensemble": 2} if cls.model_based and not cls.plans else {})
+    values["model_settings"] = {"hidden": (4,)} | ({"ensemble": 2} if cls.model_based and not cls.plans else {})
     if cls.plans:
         values |= {"horizon": 3, "budget": 60}
     elif not is_random(name):
         known = {field.name for field in dataclasses.fields(cls)}
         small = {"hidden": (8,), "batch": 4, "num_envs": 2, "branches": 4, "updates_per_round": 5, "horizon": 2}
-        values["planner"] = {key: value for key, value in small.items() if key in known}
+        values["method_settings"] = {key: value for key, value in small.items() if key in known}
     return RunConfig(**(values | {"episodes": 4} | changes))
 
 
@@ -116,8 +125,27 @@ def trained(name):
     return TRAINED[name]
 
 
+# Compiled: one after the other, the operations of a method take longer than all that they compute. The method is an
+# argument, so that tests share programs.
+INIT, BEGIN, ACT = (
+    jax.jit(lambda method, *arguments, do=do: getattr(method, do)(*arguments)) for do in ("init", "begin", "act")
+)
+UPDATE = jax.jit(lambda method, *arguments: method.update(*arguments))
+
+
+def update(method, *arguments):
+    """Of one seed; methods that fit models do so from Python."""
+    fits = type(method).update_all is not guss.Method.update_all
+    return method.update(*arguments) if fits else UPDATE(method, *arguments)
+
+
 def seed_of(tree, row):
-    return jax.tree.map(lambda x: x[row], tree)
+    """Slices made by numpy, which compiles nothing."""
+    return jax.tree.map(lambda x: x[row] if is_key(x) else jnp.asarray(np.asarray(x)[row]), tree)
+
+
+def is_key(x):
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def types(tree):
@@ -126,7 +154,7 @@ def types(tree):
 
 def assert_finite(tree):
     for path, x in jax.tree_util.tree_leaves_with_path(tree):
-        array = np.asarray(x) if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.zeros(())
+        array = np.zeros(()) if is_key(x) else np.asarray(x)
         name = jax.tree_util.keystr(path)
         unknown = name.endswith("unfamiliar_share")  # NaN: the model cannot say
         assert array.dtype.kind != "f" or np.isfinite(array).all() or unknown, name
@@ -135,7 +163,7 @@ def assert_finite(tree):
 def assert_close(one, other, **tolerance):
     assert jax.tree.structure(one) == jax.tree.structure(other)
     for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(one), jax.tree.leaves(other), strict=True):
-        if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
+        if is_key(a):
             a, b = jax.random.key_data(a), jax.random.key_data(b)
         np.testing.assert_allclose(a, b, err_msg=jax.tree_util.keystr(path), **tolerance)
 
@@ -150,36 +178,31 @@ def assert_legal(actions):
 # ------------------------------------------------------------------------------------------------------- for one seed
 
 
-@names
+@few
 def test_one_seed_begins_acts_and_updates(name):
     """Carries and states keep their types: otherwise every step, or every episode, is compiled again."""
-    method = make_method(config(name), TASK, 40)
+    trainer, _, iterations = trained(name)
+    method = trainer.method
     assert isinstance(method, guss.Method)
-    state = method.init(jax.random.key(0))
+    state = INIT(method, jax.random.key(0))
     assert_finite(state)
     acting = method.acting(state)
-    first = carry = method.begin(acting, jax.random.key(1))  # NaN may say that there is no plan before
-    act, obs = jax.jit(lambda *x: method.act(*x)), jnp.zeros(2)
+    first = carry = BEGIN(method, acting, jax.random.key(1))  # NaN may say that there is no plan before
+    obs = np.zeros(2, np.float32)
     for t in range(2):
-        action, carry, aux = act(acting, carry, obs, jax.random.key(t))
+        action, carry, aux = ACT(method, acting, carry, obs, jax.random.key(t))
         assert action.shape == TASK.actions.shape
         assert_legal(action)
         assert_finite((carry, aux))
         assert types(carry) == types(first)
-        obs = obs + 0.1
-    trajectory = CompiledCollector(TASK).collect(method, seed_axis(acting), keys_of(method, 1))[0]
-    one = jax.tree.map(jnp.asarray, seed_of(trajectory, 0))
-    updated, metrics = method.update(state, one, jax.random.key(2))
+        obs = obs + np.float32(0.1)
+    updated, metrics = update(method, state, seed_of(iterations[1].trajectory, 0), jax.random.key(2))
     assert types(updated) == types(state)
     assert jax.tree.structure(updated) == jax.tree.structure(state)
     assert_finite(updated)
     for measure, value in metrics.items():
         assert np.ndim(value) == 0 or measure == "r2_horizon"
         assert np.isfinite(value).all() or measure.startswith(("model_", "r2_"))  # NaN if too little was held out
-
-
-def seed_axis(tree):
-    return jax.tree.map(lambda x: x[None], tree)
 
 
 def keys_of(method, seeds):
@@ -217,7 +240,7 @@ def test_the_trainer_collects_whole_legal_finite_trajectories(name):
     assert_finite(trainer.state)
     assert all(x.shape[0] == len(SEEDS) for x in jax.tree.leaves(trainer.state))
     assert trainer.ready == (not is_random(name))
-    learned = not jax.tree.all(jax.tree.map(lambda a, b: bool(jnp.array_equal(a, b)), first, trainer.state))
+    learned = not jax.tree.all(jax.tree.map(np.array_equal, jax.device_get(first), jax.device_get(trainer.state)))
     assert learned == (not is_random(name))
 
 
@@ -239,7 +262,7 @@ def test_rewards_are_those_of_earlier_versions(name):
     np.testing.assert_allclose(found, REWARDS[name], rtol=1e-3, atol=1e-3, err_msg=json.dumps(found))
 
 
-@names
+@few
 def test_all_seeds_at_once_are_the_seeds_one_by_one(name):
     """To rounding; but for `prepare`, in which models of all seeds are fitted together."""
     trainer, _, iterations = trained(name)
@@ -247,26 +270,25 @@ def test_all_seeds_at_once_are_the_seeds_one_by_one(name):
     keys = streams.of_seeds(SEEDS)
     every = method.init_all(keys)
     for row, key in enumerate(keys):
-        assert_close(seed_of(every, row), method.init(key), rtol=1e-5, atol=1e-6)
+        assert_close(seed_of(every, row), INIT(method, key), rtol=1e-5, atol=1e-6)
     acting, episodes = method.acting(states), keys_of(method, len(SEEDS))
     key_steps, carries = begin_all(method, acting, episodes)
-    obs = jnp.full((*episodes.shape, 2), 0.1)
-    actions, _, _ = act_all(method, acting, key_steps, carries, obs, np.int32(3))
-    one = jax.jit(lambda *x: method.act(*x))
+    obs = np.full((*episodes.shape, 2), 0.1, np.float32)
+    actions, _, _ = act_all(method, acting, key_steps, carries, jnp.asarray(obs), np.int32(3))
     for row, env in np.ndindex(episodes.shape):
         state = seed_of(acting, row)
-        carry = method.begin(state, episodes[row, env])
+        carry = BEGIN(method, state, episodes[row, env])
         key = streams.act(streams.steps(episodes[row, env]), 3)
-        action, _, _ = one(state, carry, obs[row, env], key)
+        action, _, _ = ACT(method, state, carry, obs[row, env], key)
         np.testing.assert_allclose(actions[row, env], action, rtol=1e-3, atol=1e-4)
     trajectory = jax.tree.map(jnp.asarray, iterations[1].trajectory)
     updated, _ = method.update_all(states, trajectory, keys)
     for row, key in enumerate(keys):
-        alone, _ = method.update(seed_of(states, row), seed_of(trajectory, row), key)
+        alone, _ = update(method, seed_of(states, row), seed_of(trajectory, row), key)
         assert_close(seed_of(updated, row), alone, rtol=1e-2, atol=1e-3)
 
 
-@names
+@few
 def test_a_deployed_method_acts_with_the_same_state(name):
     trainer, _, _ = trained(name)
     deployed, acting = trainer.method.deployed(), trainer.method.acting(trainer.state)
@@ -274,7 +296,7 @@ def test_a_deployed_method_acts_with_the_same_state(name):
     assert bool(eqx.tree_equal(deployed.deployed(), deployed)), "deploying twice changes nothing"
     assert types(deployed.acting(trainer.state)) == types(acting)
     keys = keys_of(trainer.method, len(SEEDS))[:, :1]
-    one, two = (CompiledCollector(TASK).collect(deployed, acting, keys)[0] for _ in range(2))
+    one, two = (trainer.collector.collect(deployed, acting, keys)[0] for _ in range(2))
     assert_legal(one.action)
     assert_finite(one)
     np.testing.assert_array_equal(one.action, two.action)
@@ -300,7 +322,7 @@ def test_environments_of_the_host_are_learned_from_alike(name):
 
 def test_the_custom_method_learns_what_earns_reward():
     """Reward grows with the sum of the action, most of which is its first dimension: that moves from −0.5 upwards."""
-    trainer = Trainer(config(CUSTOM, episodes=60, planner={"num_envs": 2, "rate": 2.0}))
+    trainer = Trainer(config(CUSTOM, episodes=60, method_settings={"num_envs": 2, "rate": 2.0}))
     while not trainer.over:
         trainer.iterate()
     assert (np.asarray(trainer.state.bias)[:, 0] > 0.5).all()
@@ -317,8 +339,8 @@ def test_the_custom_methods_carry_goes_from_step_to_step():
 
 def test_settings_of_a_custom_method_are_checked():
     with pytest.raises(GussError, match=r"unknown setting of method 'steady' 'rat'. Did you mean 'rate'"):
-        AgentSettings(method=CUSTOM, planner={"rat": 1.0})
-    with pytest.raises(GussError, match=r"steady plays 2 episodes of a seed at once"):
+        AgentSettings(method=CUSTOM, method_settings={"rat": 1.0})
+    with pytest.raises(GussError, match=r"steady runs 2 episodes per seed in parallel"):
         Trainer(config(CUSTOM, episodes=5))
 
 
@@ -357,7 +379,7 @@ def assert_same_records(one, other):
 # ------------------------------------------------------------------------------------------------- on the command line
 
 RUN = ("run", "--env", "safe-pendulum", "--plugin", PLUGIN, "--method", CUSTOM, "--seeds", 2, "--episodes", 8)
-QUIET = ("--quiet", "--no-figures", "--set", "rate=1.0")
+QUIET = ("--quiet", "--no-figures", "--method.rate", "1.0")
 
 
 def command(*words):
@@ -391,7 +413,7 @@ def test_a_plugins_method_is_run(stored):
     assert [set(timing["policy"]) for timing in timings] == [{"mean_reward", "moved"}] * 4
     about = json.loads((stored / "config.json").read_text())
     assert about["config"]["method"] == CUSTOM
-    assert about["config"]["planner"] == {"rate": 1.0}
+    assert about["config"]["method_settings"] == {"rate": 1.0, "num_envs": 2}
     unknown = guss_in(stored.parent, "run", "--env", "safe-pendulum", "--method", CUSTOM, check=2)
     assert "unknown method 'steady'" in unknown.stderr
     assert "--plugin FILE" in unknown.stderr
@@ -428,7 +450,7 @@ def test_a_plugins_method_is_evaluated(stored):
 
 def test_an_agent_learns_and_acts_by_the_custom_method(tmp_path):
     """Whole episodes, a loop of one's own, a file: all continue alike; an agent's buffers grow as it needs them."""
-    agent = Agent(TASK, method=CUSTOM, seed=1, planner={"rate": 1.0})
+    agent = Agent(TASK, method=CUSTOM, seed=1, method_settings={"rate": 1.0})
     assert [(episode.phase, episode.steps) for episode in agent.learn(3)] == [("policy", STEPS)] * 3
     agent.save(tmp_path / "agent.ckpt")
     other = Agent.load(tmp_path / "agent.ckpt", TASK)
@@ -453,9 +475,10 @@ def test_an_agent_learns_and_acts_by_the_custom_method(tmp_path):
     assert agent.learn(1)[0].mean_reward == again.learn(1)[0].mean_reward
 
 
+@pytest.mark.long
 def test_replay_buffers_of_an_agent_keep_every_step():
     small = {"hidden": (8,), "batch": 4, "updates": 0.2}
-    agent = Agent(TASK, method="sac", planner=small, initial_episodes=1, explore="iid")
+    agent = Agent(TASK, method="sac", method_settings=small, initial_episodes=1, explore="iid")
     obs = []
     for _ in range(11):
         agent.learn(1)
@@ -470,7 +493,7 @@ import sys
 from guss import Agent
 from guss.plugins import load_module
 load_module(sys.argv[1])
-small = {"net": {"hidden": (4,)}, "fit": {"max_steps": 5}, "model": "dmdn", "horizon": 3, "budget": 20}
+small = {"model_settings": {"hidden": (4,)}, "fit": {"max_steps": 5}, "model": "dmdn", "horizon": 3, "budget": 20}
 for method in ("steady", "rs", "random"):
     agent = Agent("safe-pendulum", method=method, preset={}, **small)
     agent.learn(2)
@@ -479,6 +502,7 @@ for method in ("steady", "rs", "random"):
 """
 
 
+@pytest.mark.long
 def test_agents_are_loaded_with_the_compilers_own_options(tmp_path):
     """These tests choose a level of optimisation for all programs, which hides those that choose one themselves."""
     plain = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}

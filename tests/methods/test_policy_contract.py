@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.problems import ACTIONS, make_task
+from helpers.quick import long_unless
 
 from guss.collect.compiled import CompiledCollector
 from guss.collect.episode_metrics import episode_metrics
@@ -30,12 +31,14 @@ def small(name, task, **changes):
     model = {}
     if METHODS[name].item.model_based:
         settings |= {"branches": 4, "updates_per_round": 5, "horizon": 2}
-        model = {"model": "dmdn", "net": {"hidden": (4,), "ensemble": 2}, "fit": FitSettings(epochs=2)}
-    return make_method(AgentSettings(method=name, planner=settings, **model), task, 40)
+        model = {"model": "dmdn", "model_settings": {"hidden": (4,), "ensemble": 2}, "fit": FitSettings(epochs=2)}
+    return make_method(AgentSettings(method=name, method_settings=settings, **model), task, 40)
 
 
+QUICK = (("sac", "continuous"), ("ppo", "discrete"), ("cpo", "multi-discrete"))
+"""With continuous actions, the contract of methods trains every policy."""
 CASES = [
-    (name, kind)
+    long_unless((name, kind) in QUICK, (name, kind))
     for name in METHODS.names()
     for kind, actions in ACTIONS.items()
     if isinstance(actions, ContinuousActions) or not METHODS[name].item.continuous_only
@@ -103,9 +106,9 @@ def test_what_is_for_continuous_actions_says_so(name):
 @pytest.mark.parametrize("name", METHODS.names())
 def test_settings_are_checked_by_name_and_type(name):
     with pytest.raises(GussError, match=r"unknown setting of method .*'gama'. Did you mean 'gamma'\?"):
-        AgentSettings(method=name, planner={"gama": 0.9})
+        AgentSettings(method=name, method_settings={"gama": 0.9})
     with pytest.raises(GussError, match=r"methods\..*\.gamma must be a finite number"):
-        AgentSettings(method=name, planner={"gamma": "much"})
+        AgentSettings(method=name, method_settings={"gamma": "much"})
 
 
 def test_episodes_of_several_environments_are_told_one_by_one():

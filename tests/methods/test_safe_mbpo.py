@@ -1,5 +1,7 @@
 """SAC and Safe-MBPO against their formulas."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,6 +57,7 @@ def test_the_violation_value_is_worse_than_the_best_that_can_follow(low, high, h
     assert best_then_unsafe <= low / (1 - GAMMA) + 1e-3
 
 
+@partial(jax.jit, static_argnums=(1, 2))
 def episode_of(task, steps, seed=0):
     """Random transitions of the pendulum, as an episode."""
     keys = jax.random.split(jax.random.key(seed), steps)
@@ -68,11 +71,14 @@ def episode_of(task, steps, seed=0):
     return Trajectory(*columns, ~every, last, ~every, every, every)
 
 
+remembered = jax.jit(lambda method, episode: method.remember(method.init(jax.random.key(0)), episode))
+
+
 def test_branches_follow_the_model_and_stop_where_they_violate():
     """With the true dynamics for a model, every imagined step is one of the pendulum's own."""
     task = pendulum_task()
     method = SafeMbpo(task, capacity=400, branches=300, horizon=6, hidden=(16,))
-    state = method.remember(method.init(jax.random.key(0)), episode_of(task, 200))
+    state = remembered(method, episode_of(task, 200))
     state = state._replace(model=Oracle.of(task))
     found = jax.device_get(
         jax.jit(lambda *x: method.imagine(*x))(state, state.nets, jnp.asarray(2.0), jax.random.key(1))
@@ -82,9 +88,9 @@ def test_branches_follow_the_model_and_stop_where_they_violate():
     action = found.action * 2.0
     key = jax.random.key(0)
     inside = (np.abs(found.obs) < 9.9).all(axis=1) & (np.abs(found.next_obs) < 9.9).all(axis=1)
-    wanted = jax.vmap(lambda o, a: task.step(o, a, key))(obs, action)
+    wanted = jax.jit(jax.vmap(lambda o, a: task.step(o, a, key)))(obs, action)
     np.testing.assert_allclose(np.asarray(wanted)[inside], after[inside], atol=1e-2)
-    reward = jax.vmap(task.reward_of)(obs, action, after)
+    reward = jax.jit(jax.vmap(lambda *x: task.reward_of(*x)))(obs, action, after)
     np.testing.assert_allclose(np.asarray(reward)[inside] / 2.0, found.reward[inside], atol=2e-2)
     unsafe, valid = (np.asarray(x).reshape(-1, 6) for x in (unsafe_of(found) > 0, found.valid))
     assert unsafe.any()
@@ -96,9 +102,9 @@ def test_branches_follow_the_model_and_stop_where_they_violate():
 def test_predictions_that_are_not_finite_are_not_valid():
     task = pendulum_task()
     method = SafeMbpo(
-        task, capacity=400, branches=10, horizon=3, hidden=(8,), net=ModelSettings(hidden=(4,), ensemble=2)
+        task, capacity=400, branches=10, horizon=3, hidden=(8,), model_settings=ModelSettings(hidden=(4,), ensemble=2)
     )
-    state = method.remember(method.init(jax.random.key(0)), episode_of(task, 200))
+    state = remembered(method, episode_of(task, 200))
     broken = jax.tree.map(lambda x: jnp.full_like(x, jnp.nan) if x.dtype == jnp.float32 else x, state.model)
     found = jax.jit(lambda *x: method.imagine(*x))(
         state._replace(model=broken), state.nets, jnp.ones(()), jax.random.key(1)
@@ -121,7 +127,7 @@ def test_a_squashed_gaussian_has_the_density_that_it_says():
 def test_an_update_moves_q_to_its_target():
     """Transitions that all end: Q must become their reward. Unsafe ones: the violation value."""
     method = Sac(pendulum_task(), capacity=0, hidden=(64, 64), rate=3e-3)
-    nets = method.first_nets(jax.random.key(0))
+    nets = jax.jit(lambda key: method.first_nets(key))(jax.random.key(0))
     unsafe = np.asarray(batch_of(64).obs[:, 0]) > 0
     batch = batch_of(64, ended=np.ones(64, bool), unsafe=unsafe, reward=np.full(64, 1.5))
     step = jax.jit(lambda *x: method.learn_from(*x))

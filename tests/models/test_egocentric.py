@@ -149,7 +149,7 @@ def data_of(drives):
 def test_it_learns_the_body_and_predicts_all(ensemble):
     task = scooter()
     chosen = ModelSettings(hidden=(16,), ensemble=ensemble)
-    fresh = jax.vmap(lambda key: make_model("egocentric", task, key, chosen))(KEY[None])
+    fresh = jax.jit(jax.vmap(lambda key: make_model("egocentric", task, key, chosen)))(KEY[None])
     how = FitSettings(batch=64, max_steps=1500, learning_rate=1e-2, validation=0.2)
     models, report = fit_all(
         fit_programs(fresh, fresh, data_of([drive(seed, 40) for seed in range(1, 9)]), KEY[None], how, False)
@@ -165,8 +165,9 @@ def test_it_learns_the_body_and_predicts_all(ensemble):
     assert (np.asarray(scale) > 0.1).all()
     obs, actions = drive(99, 10)
     state = model.encode(jnp.asarray(obs[0]))
+    predict = jax.jit(lambda state, action: model.predict(state, action, KEY, ZERO))
     for action in actions:
-        state = model.predict(state, jnp.asarray(action), KEY, ZERO)
+        state = predict(state, action)
     np.testing.assert_allclose(model.decode(state), obs[-1], atol=0.1)
 
 
@@ -178,14 +179,15 @@ def test_plans_see_what_it_predicts(ensemble):
     planner = make_planner("rs", task, horizon=4, budget=2)
     sequences = task.actions.sample(KEY, (2, 4))
     obs = jnp.asarray(drive(3, 5)[0][-1])
-    rollouts = roll_out(planner, Particles.of(model), obs, KEY, sequences)
+    rollouts = jax.jit(lambda actions: roll_out(planner, Particles.of(model), obs, KEY, actions))(sequences)
     assert rollouts.next_obs.shape == (2, ensemble, 4, 6)
+    predict = jax.jit(lambda state, action, i: model.predict(state, action, KEY, i))
     np.testing.assert_array_equal(rollouts.obs[0, 0, 0], obs)
     for n, sequence in enumerate(sequences):
         for i in range(ensemble):
             state = model.encode(obs)
             for t, action in enumerate(sequence):
-                state = model.predict(state, action, KEY, jnp.asarray(i))
+                state = predict(state, action, jnp.asarray(i))
                 np.testing.assert_allclose(rollouts.next_obs[n, i, t], model.decode(state), rtol=1e-4, atol=1e-5)
 
 

@@ -42,7 +42,7 @@ def test_plans_roll_every_member_out_as_it_predicts(kind):
     model = make_ensemble(make, jax.random.key(2), 3)
     planner = make_planner("rs", TASK, horizon=4, budget=2)
     sequences = TASK.actions.sample(KEY, (2, 4))
-    rollouts = roll_out(planner, Particles.of(model), OBS, KEY, sequences)
+    rollouts = jax.jit(lambda actions: roll_out(planner, Particles.of(model), OBS, KEY, actions))(sequences)
     assert rollouts.next_obs.shape == (2, 3, 4, 2)
     predict = jax.jit(lambda obs, action, i: model.predict(obs, action, KEY, i))
     for n, sequence in enumerate(sequences):
@@ -64,7 +64,7 @@ def test_sampling_particles_of_one_member_differ():
 
 def test_resampled_particles_meet_every_member():
     model = ensemble("resampled")
-    draw = jax.vmap(lambda key: model.predict(OBS, ACTION, key, jnp.asarray(0)))
+    draw = jax.jit(jax.vmap(lambda key: model.predict(OBS, ACTION, key, jnp.asarray(0))))
     seen = np.unique(np.asarray(draw(jax.random.split(KEY, 60)))[:, 0].round(5))
     assert len(seen) == 3  # 60 draws miss one of three at fewer than one seed in ten billion
 
@@ -98,8 +98,8 @@ def test_the_cost_of_a_plan_is_the_maximum_over_members():
     result = plan(planner, ensemble(), TASK, np.zeros(2), KEY)
     assert result.trajectory.next_obs.shape == (3, 3, 2)
     steps = result.trajectory
-    costs = [[float(TASK.costs(*(x[p, t] for x in steps))[0]) for t in range(3)] for p in range(3)]
-    assert float(result.diagnostics.cost) == max(sum(member) for member in costs)
+    costs = np.asarray(jax.jit(jax.vmap(jax.vmap(lambda *step: TASK.costs(*step))))(*steps))[..., 0]
+    assert float(result.diagnostics.cost) == costs.sum(axis=1).max()
 
 
 def test_bad_ensembles_are_told():

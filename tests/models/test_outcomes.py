@@ -76,7 +76,7 @@ def learned():
     """A task of which nothing is known, and the models of two seeds."""
     task = blank_task(constraints=(Constraint("rare"), Constraint("known")))
     keys = jax.random.split(jax.random.key(0), SEEDS)
-    fresh = jax.vmap(lambda key: make_model("dmdn", task, key, NET))(keys)
+    fresh = fresh_models(task, keys, NET)
     models, report = fit_all(fit_programs(fresh, fresh, data_of(), keys, SETTINGS, False, task))
     return task, models, report
 
@@ -88,7 +88,14 @@ def first(models):
 def predicted(model, obs, action, next_obs):
     """Reward and probabilities of many single steps."""
     rollout = Rollout(*(jnp.asarray(x) for x in (obs, action, next_obs)))
-    return jax.device_get(model._predict_outcomes(model.nets, rollout))
+    return jax.device_get(outcomes_of_nets(model, rollout))
+
+
+outcomes_of_nets = jax.jit(lambda model, rollout: model._predict_outcomes(model.nets, rollout))
+
+
+def fresh_models(task, keys, net):
+    return jax.jit(jax.vmap(lambda key: make_model("dmdn", task, key, net)))(keys)
 
 
 def test_reward_and_costs_are_learned_on_data_not_seen(learned):
@@ -106,7 +113,7 @@ def test_reward_and_costs_are_learned_on_data_not_seen(learned):
 
 def test_a_reward_that_never_changes_has_no_r2_and_is_predicted_as_it_is():
     task, keys = blank_task(), jax.random.split(jax.random.key(0), SEEDS)
-    fresh = jax.vmap(lambda key: make_model("dmdn", task, key, ModelSettings(hidden=(8,))))(keys)
+    fresh = fresh_models(task, keys, ModelSettings(hidden=(8,)))
     data = data_of(200)
     models, report = fit_all(
         fit_programs(
@@ -154,7 +161,7 @@ def test_what_is_known_comes_from_the_task_and_the_rest_from_the_model(learned):
     action = np.asarray([[-1.0], [-1.0], [0.0]], np.float32)
     next_obs = np.asarray([[-1.0, 1.5], [-1.0, 2.5], [0.0, 0.0]], np.float32)  # the second is the end
     rollout = Rollout(*(jnp.asarray(x) for x in (obs, action, next_obs)))
-    outcomes = model.outcomes(task, rollout)
+    outcomes = jax.jit(lambda model, rollout: model.outcomes(task, rollout))(model, rollout)
     reward, chance = predicted(model, *rollout)
     assert chance[2, 1] > 0.5  # the end, as predicted
     lasts = np.concatenate([[1.0], np.cumprod(1.0 - chance[2])[:-1]])
@@ -162,7 +169,7 @@ def test_what_is_known_comes_from_the_task_and_the_rest_from_the_model(learned):
     assert abs(float(outcomes.reward[2])) < 0.5 * abs(reward[2])
     assert outcomes.cost[:, 1].tolist() == [1.0, 1.0, 0.0]
     own = without_end(model)
-    known = own.outcomes(partly, rollout)
+    known = jax.jit(lambda model, rollout: model.outcomes(partly, rollout))(own, rollout)
     assert known.cost[:, 1].tolist() == [1.0, 1.0, 0.0]  # by the Task's function, on every step
     np.testing.assert_allclose(known.reward, reward, rtol=1e-5)
 
@@ -193,7 +200,7 @@ def test_plans_of_every_kind_use_what_was_learned(learned):
 def test_an_event_that_never_happened_is_unlikely_everywhere():
     task = blank_task(constraints=(Constraint("never"),), learns_end=False)
     keys = jax.random.split(jax.random.key(0), SEEDS)
-    fresh = jax.vmap(lambda key: make_model("dmdn", task, key, ModelSettings(hidden=(8,))))(keys)
+    fresh = fresh_models(task, keys, ModelSettings(hidden=(8,)))
     data = data_of(200)
     data = data._replace(outcomes=data.outcomes[..., jnp.asarray([0, 1, 3])].at[..., 1:].set(0.0))
     models, report = fit_all(fit_programs(fresh, fresh, data, keys, FitSettings(epochs=20), False, task))
@@ -209,14 +216,17 @@ def test_members_of_an_ensemble_have_outcome_nets_of_their_own():
     planner = make_planner("rs", task, horizon=4, budget=2)
     sequences = task.actions.sample(jax.random.key(1), (2, 4))
     particles = Particles.of(model)
-    rollouts = roll_out(planner, particles, jnp.ones(2), jax.random.key(2), sequences)
-    found = predict_outcomes(particles, task, jax.tree.map(lambda x: x[0], rollouts))
+    roll = jax.jit(lambda actions: roll_out(planner, particles, jnp.ones(2), jax.random.key(2), actions))
+    rollouts = roll(sequences)
+    predict = jax.jit(lambda rollouts: predict_outcomes(particles, task, jax.tree.map(lambda x: x[0], rollouts)))
+    found = predict(rollouts)
+    outcomes = jax.jit(lambda model, rollout: model.outcomes(task, rollout))
     assert found.reward.shape == (3, 4)
     for i in range(3):
         mine = jax.tree.map(lambda x, i=i: x[i : i + 1], model.nets)
         alone = ModelWithOutcomes(model.dynamics, mine, model.behaviour, model.support)
         mine = jax.tree.map(lambda x, i=i: x[0, i], rollouts)
-        np.testing.assert_allclose(found.reward[i], alone.outcomes(task, mine).reward, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found.reward[i], outcomes(alone, mine).reward, rtol=1e-4, atol=1e-5)
     assert float(jnp.std(found.reward[:, 0])) > 1e-3
 
 
@@ -232,7 +242,7 @@ def test_calibration_finds_what_a_solver_finds():
         return fit + 0.5 * ((point[0] - 1.0) ** 2 + point[1] ** 2)
 
     best = minimize(loss, [1.0, 0.0]).x
-    slope, offset = _calibrated(*(jnp.asarray(x) for x in (odds, event, use)))
+    slope, offset = jax.jit(_calibrated)(odds, event, use)
     np.testing.assert_allclose([slope, offset], best, rtol=1e-2, atol=1e-2)
 
 
@@ -275,7 +285,7 @@ def test_a_learned_behaviour_needs_no_grid_and_fits_the_observation():
 
 def test_a_task_that_does_not_know_says_so():
     task = blank_task()
-    with pytest.raises(GussError, match="does not know its reward"):
+    with pytest.raises(GussError, match="defines no reward function"):
         task.reward_of(jnp.zeros(2), jnp.zeros(1), jnp.zeros(2))
     with pytest.raises(GussError, match="Did you mean 'reward'"):
         task.forget(["rewards"])

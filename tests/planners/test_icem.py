@@ -24,10 +24,12 @@ CHOICES = make_task(ACTIONS["discrete"])
 H = 12
 
 
+@jax.jit
 def begun(planner, seed=0):
     return planner.init(jax.random.key(seed), jnp.zeros(2), planner.first_memory())
 
 
+tell = jax.jit(lambda planner, state, candidates, scores: planner.tell(state, candidates, scores))
 ask = jax.jit(lambda planner, state, key, num: planner.ask(state, key, num), static_argnums=3)
 
 
@@ -76,7 +78,7 @@ def test_populations_by_hand():
 
 
 @pytest.mark.xdist_group("icem")
-@pytest.mark.parametrize("kind", ["continuous", "discrete"])
+@pytest.mark.parametrize("kind", ["continuous", pytest.param("discrete", marks=pytest.mark.long)])
 def test_the_last_plans_elites_are_tried_again_one_step_on(kind):
     task = make_task(ACTIONS[kind])
     planner = make_planner("icem", task, horizon=5, budget=100)
@@ -106,9 +108,9 @@ def test_elites_are_kept_for_the_next_iteration_and_refitted_to():
     planner = make_planner("icem", CHOICES, horizon=1, budget=30, num_elites=2, kept_share=0.5, smoothing=0.0)
     state = begun(planner)
     scored = lambda *rewards: jax.tree.map(jnp.asarray, scores_of([(0, 0, r, 0, True) for r in rewards]))  # noqa: E731
-    state = planner.tell(state, jnp.asarray([[0], [1], [2]]), scored(5, 9, 7))
+    state = tell(planner, state, jnp.asarray([[0], [1], [2]]), scored(5, 9, 7))
     assert state.elites.tolist() == [[1], [2]]
-    state = planner.tell(state, jnp.asarray([[3], [0], [0]]), scored(8, 1, 9))
+    state = tell(planner, state, jnp.asarray([[3], [0], [0]]), scored(8, 1, 9))
     assert state.elites.tolist() == [[1], [0]]  # the kept one was there first; the second of before was not kept
     np.testing.assert_allclose(state.search.dist.probs[0, 0], [0.5, 0.5, 0.0, 0.0])
     assert planner.best(state).tolist() == [1]
@@ -118,8 +120,8 @@ def test_without_a_share_to_keep_the_best_sample_is_still_acted_with():
     planner = make_planner("icem", CHOICES, horizon=1, budget=30, num_elites=2, kept_share=0.0)
     state = begun(planner)
     scored = lambda *rewards: jax.tree.map(jnp.asarray, scores_of([(0, 0, r, 0, True) for r in rewards]))  # noqa: E731
-    state = planner.tell(state, jnp.asarray([[0], [1]]), scored(5, 9))
-    state = planner.tell(state, jnp.asarray([[2], [3]]), scored(1, 2))
+    state = tell(planner, state, jnp.asarray([[0], [1]]), scored(5, 9))
+    state = tell(planner, state, jnp.asarray([[2], [3]]), scored(1, 2))
     assert state.elites.tolist() == [[3], [2]]
     assert planner.best(state).tolist() == [1]
 

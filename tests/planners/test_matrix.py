@@ -5,6 +5,7 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
+from helpers.quick import in_turn
 from test_contract import smallest
 from test_types import within
 
@@ -32,8 +33,7 @@ def tiny(name, task):
     return make_planner(name, task, horizon=2, budget=smallest(name, task, horizon=2, **once).budget - 3, **once)
 
 
-@pytest.mark.parametrize("name", PLANNERS.names())
-@pytest.mark.parametrize("env", [entry.name for entry in ENVS if entry.origin.startswith("guss.")])
+@pytest.mark.parametrize(("name", "env"), in_turn(PLANNERS, [entry.name for entry in ENVS if entry.bundled]))
 def test_every_planner_plans_on_every_environment(name, env):
     task, model, obs = problem(env)
     planner = tiny(name, task)

@@ -12,8 +12,9 @@ from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.planners.distributions import Normal, centre
 from guss.planners.engine import plan
-from guss.planners.mppi import weights
+from guss.planners.mppi import weights as eager_weights
 
+weights = jax.jit(eager_weights, static_argnums=(2, 3))
 TASK = make_task(ACTIONS["continuous"])
 REWARDS = np.asarray([3.0, -1.0, 4.0, 1.5, 9.0], np.float32)
 COUNTS = np.asarray([True, True, True, True, False])
@@ -49,7 +50,7 @@ def test_the_sequence_moves_to_the_weighted_mean_and_the_noise_stays():
     state = planner.init(jax.random.key(0), jnp.zeros(2), planner.first_memory())
     samples = jnp.asarray([[[-2.0, 0.0]], [[1.0, 0.5]], [[-0.5, 0.25]]])  # −1, 1 and 0 in half-widths
     scores = scores_of([(0, 9, 1.0, 0, True), (0, 0, 2.0, 0, True), (0, 0, 9, 0, False)])
-    after = planner.tell(state, samples, jax.tree.map(jnp.asarray, scores))
+    after = jax.jit(lambda *x: planner.tell(*x))(state, samples, jax.tree.map(jnp.asarray, scores))
     low, high = by_formula(np.asarray([1.0, 2.0]), 0.5)[:2]
     assert isinstance(after.dist, Normal)
     np.testing.assert_allclose(after.dist.mean[0], [high - low] * 2, rtol=1e-5)
@@ -71,7 +72,7 @@ def test_only_feasible_samples_count_or_the_least_costly_ones():
 
 
 @pytest.mark.xdist_group("mppi")
-@pytest.mark.parametrize("kind", ["continuous", "multi-discrete"])
+@pytest.mark.parametrize("kind", ["continuous", pytest.param("multi-discrete", marks=pytest.mark.long)])
 def test_a_next_plan_starts_from_the_sequence_one_step_on(kind):
     task = make_task(ACTIONS[kind], constraints=())
     planner = make_planner("mppi", task, horizon=4, budget=90)

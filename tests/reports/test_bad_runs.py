@@ -102,7 +102,9 @@ def test_numbers_far_apart_are_drawn(tmp_path):
 @pytest.mark.parametrize("command", ["eval", "replay", "export", "fit", "run"])
 def test_other_commands_name_the_line_too(tmp_path, guss_here, command):
     home = store(
-        tmp_path, name="run", config={"model": "oracle", "net": {}, "fit": {}, "planner": {}, "explore": "iid"}
+        tmp_path,
+        name="run",
+        config={"model": "oracle", "model_settings": {}, "fit": {}, "method_settings": {}, "explore": "iid"},
     )
     path = home / "episodes.jsonl"
     path.write_bytes(LINES["binary"] + path.read_bytes())

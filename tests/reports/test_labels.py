@@ -10,7 +10,7 @@ from rich.console import Console
 from test_report import MAPS, RISING, payload_in
 
 from guss.reports.escapes import file_stem
-from guss.reports.inventory import gather
+from guss.reports.inventory import by_env, gather
 from guss.reports.labels import json_keys, name_envs, name_rows
 from guss.reports.report import make_report, to_markdown, write_report
 from guss.reports.table import rows_of, to_json, to_latex
@@ -69,13 +69,13 @@ def test_every_setting_has_its_row_and_says_what_differs(folder):
         line for line in text.splitlines() if line.startswith("| GuSS (horizon 20) | ") and line.count("|") == 6
     ]
     assert glance.split(" | ")[3] == "–", "it was not run on the second environment"
-    styles = [(row.record.style["color"], row.record.style["linestyle"]) for row in rows]
+    styles = [(row.style["color"], row.style["linestyle"]) for row in rows]
     assert len(set(styles)) == 3
 
 
 def test_runs_that_differ_in_seeds_alone_are_one_row_and_a_note(folder):
     found = gather(folder)
-    assert [r.name for r in found.of_env("mine.py:make_b")] == ["b-guss"]
+    assert [r.name for r in by_env(found.records)["mine.py:make_b"]] == ["b-guss"]
     told = [note for note in found.notes if "several runs" in note]
     assert told == [
         "mine-make-b, GuSS: several runs with the same settings; b-guss is shown (most episodes, or made last), "
@@ -144,7 +144,7 @@ def test_names_are_different_whatever_the_settings():
     assert [name.label for name in name_rows([config, config], ["x", "y"])] == [
         "GuSS (seeds 0–1, 5 episodes), x", "GuSS (seeds 0–1, 5 episodes), y"
     ]  # fmt: skip
-    oracle = [config | {"model": "oracle", "horizon": h, "net": {"hidden": [h]}} for h in (5, 10)]
+    oracle = [config | {"model": "oracle", "horizon": h, "model_settings": {"hidden": [h]}} for h in (5, 10)]
     assert [name.key for name in name_rows(oracle, ["x", "y"])] == ["guss (horizon 5)", "guss (horizon 10)"]
     assert len(set(json_keys(["a-b", "a_b", "a (b)", "a (b!)"]))) == 4
     assert name_envs({"a/plant.py:make_env": "plant", "b/plant.py:make_env": "plant", "safe-toy": "Toy world"}) == {
@@ -158,7 +158,7 @@ def test_names_are_different_whatever_the_settings():
 def test_a_gymnasium_id_of_ours_is_the_environment_itself(tmp_path):
     store(tmp_path, "guss/SafePendulum-v0", "guss", RISING, name="one")
     store(tmp_path, "safe-pendulum", "s-rs", RISING, name="two")
-    assert make_report(tmp_path).found.envs == ["safe-pendulum"]
+    assert list(make_report(tmp_path).tables) == ["safe-pendulum"]
 
 
 def test_a_dot_in_a_name_does_not_cut_it(tmp_path):
@@ -181,7 +181,7 @@ def test_maps_of_runs_without_a_plane_share_one(tmp_path):
             zero = np.zeros((200, 1), np.float32)
             arrays = {"obs": obs, "next_obs": obs, "action": zero, "reward": zero[:, 0], "cost": 1.0 * (obs[:, :1] > 0)}
             np.savez(home / "traces" / f"seed0-ep{episode}.npz", **arrays)
-    found = read_all_maps(gather(tmp_path), "mine.py:make_env", notes := [])
+    found = read_all_maps(gathered := gather(tmp_path), gathered.records, notes := [])
     (first, second) = (maps for _, maps in found)
     assert notes == []
     assert first["limits"] == second["limits"]

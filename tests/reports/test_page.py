@@ -84,13 +84,6 @@ def test_an_address_with_a_run_opens_there(open_page, html):
     expect(page.locator(".run:target")).to_be_in_viewport()
 
 
-def test_a_number_without_its_run_is_an_error():
-    broken = payload()
-    del broken["runs"][2]
-    with pytest.raises(GussError, match="safe-pendulum-cem-0123abcd"):
-        build_page(broken)
-
-
 def test_a_number_that_is_not_finite_is_an_error():
     broken = payload()
     broken["envs"][0]["threshold"] = math.nan

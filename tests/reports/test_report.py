@@ -15,8 +15,7 @@ from helpers.stored import store
 from rich.console import Console
 
 from guss.cli.table_display import print_report
-from guss.reports.page import build_page
-from guss.reports.page_data import make_payload
+from guss.reports.page import build_page, make_payload
 from guss.reports.report import differences, draw_all, make_report, to_markdown, write_report
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -39,7 +38,7 @@ def folder(tmp_path_factory):
         (broken / name).write_bytes(b"not gzip")
     store(folder / "runs", method="cpo", rewards=np.linspace(-6, -1, 90).reshape(3, 30), unsafe=2.0)
     store(folder / "runs", method="random", rewards=RISING * 0 - 6.0, unsafe=1.0)
-    store(folder / "paper", method="guss", rewards=RISING, config={"horizon": 30, "net": {"ensemble": 1}})
+    store(folder / "paper", method="guss", rewards=RISING, config={"horizon": 30, "model_settings": {"ensemble": 1}})
     (folder / "paper" / "README.md").write_text("# The paper's own settings\n")
     return folder
 
@@ -88,7 +87,7 @@ def test_what_cannot_be_shown_is_told_on_the_page_and_the_rest_is_there(folder, 
 def test_groups_say_by_what_they_differ(folder):
     report = make_report(folder)
     (record,) = report.found.groups["paper"]
-    assert differences(report, record) == ["horizon 30 instead of 10", "net.ensemble 1 instead of 5"]
+    assert differences(report, record) == ["horizon 30 instead of 10", "model.ensemble 1 instead of 5"]
     text = (folder / "report" / "table.md").read_text()
     assert "## The paper's own settings (`paper/`)" in text
     assert "horizon 30 instead of 10" in text
@@ -117,11 +116,11 @@ def test_methods_of_a_group_are_tested_against_each_other(tmp_path):
         store(tmp_path / "twice", method=method, rewards=RISING - less)
     store(tmp_path / "twice", name="safe-pendulum-guss-00000030", rewards=RISING, config={"horizon": 30})
     report = make_report(tmp_path)
-    (mar,) = (t for t in report.group_tests["paper"]["safe-pendulum"] if t["measure"] == "mar")
+    (mar,) = (t for t in report.groups["paper"].tests["safe-pendulum"] if t["measure"] == "mar")
     assert {mar["a"], mar["b"]} == {"guss", "s-rs"}
     assert abs(mar["difference"]) == 3.0
     assert 0.0 < mar["p"] < 0.01
-    pairs = {(t["a"], t["b"]) for t in report.group_tests["twice"]["safe-pendulum"]}
+    pairs = {(t["a"], t["b"]) for t in report.groups["twice"].tests["safe-pendulum"]}
     assert pairs == {("s-rs", "guss (horizon 30)"), ("s-rs", "guss (horizon 10)"),
                      ("guss (horizon 10)", "guss (horizon 30)")}  # fmt: skip
     assert to_markdown(report).count("Welch's t-test against GuSS") == 1

@@ -36,11 +36,11 @@ def row(rows, method):
 def test_measures_are_those_of_the_appendix_by_hand(folder):
     rows = rows_of(gather(folder).records)
     mine = row(rows, "guss")
-    assert per_seed(mine.record)["mar"].tolist() == [-1.5, -2.0, -2.5]
-    assert per_seed(mine.record)["mrcp_ksteps"].tolist() == [0.6, 0.4, 0.8]
+    assert per_seed(mine)["mar"].tolist() == [-1.5, -2.0, -2.5]
+    assert per_seed(mine)["mrcp_ksteps"].tolist() == [0.6, 0.4, 0.8]
     assert mine.pair("mar") == [-2.0, round(metrics.interval([-1.5, -2.0, -2.5]).half_width, 4)]
     assert mine.measures["mar"]["pooled"] == round(metrics.interval([-1, -2, -2, -2, -2.6, -2.4]).half_width, 4)
-    assert pooled(mine.record)["unsafe_trans_pct"].shape == (3,), "the first of four episodes, of three seeds"
+    assert pooled(mine)["unsafe_trans_pct"].shape == (3,), "the first of four episodes, of three seeds"
     assert mine.measures["mrcp_ksteps"]["reached"] == 3
     assert row(rows, "s-rs").measures["mrcp_ksteps"]["reached"] == 1
     assert row(rows, "random").pair("mrcp_ksteps") == [None, None]
@@ -96,9 +96,9 @@ def test_tests_are_corrected_and_told_from_either_side(folder):
 
 
 def test_a_step_of_planning_is_timed_without_compiling(folder):
-    mine = row(rows_of(gather(folder).records), "guss").record
+    mine = row(rows_of(gather(folder).records), "guss")
     assert planning(mine) == (round(1000 * 2.0 / (3 * 200), 3), 100 * 10 * 5), "the fastest episode of all seeds"
-    assert planning(row(rows_of(gather(folder).records), "random").record) == (None, None)
+    assert planning(row(rows_of(gather(folder).records), "random")) == (None, None)
 
 
 def test_what_is_missing_partial_or_mixed_is_told_and_the_rest_is_used(tmp_path):
@@ -116,8 +116,8 @@ def test_what_is_missing_partial_or_mixed_is_told_and_the_rest_is_used(tmp_path)
     (runs / "odd" / "config.json").write_text('{"something": "else"}')
     found = gather(tmp_path)
     assert {r.method for r in found.records} == {"guss", "s-rs", "rs", "cem"}
-    assert row(rows_of(found.records), "rs").record.name == "safe-pendulum-rs-new"
-    assert row(rows_of(found.records), "guss").record.done == 2
+    assert row(rows_of(found.records), "rs").name == "safe-pendulum-rs-new"
+    assert row(rows_of(found.records), "guss").done == 2
     told = "\n".join(found.notes)
     for text in (
         "Safe Pendulum, GuSS: 2 of 50 episodes were run",

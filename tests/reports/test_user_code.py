@@ -83,7 +83,12 @@ def stored(tmp_path_factory):
     """Real runs on two environments of a file; afterwards it, and an installed package, leave a mark when imported."""
     folder = tmp_path_factory.mktemp("user")
     (folder / "plant.py").write_text(ENV)
-    small = {"net": ModelSettings(hidden=(8,)), "fit": FitSettings(epochs=2), "horizon": 3, "episode_length": 6}
+    small = {
+        "model_settings": ModelSettings(hidden=(8,)),
+        "fit": FitSettings(epochs=2),
+        "horizon": 3,
+        "episode_length": 6,
+    }
     for name in ("make_a", "make_b"):
         env = f"{folder / 'plant.py'}:{name}"
         run_one(
@@ -123,7 +128,7 @@ def test_no_code_that_a_run_names_is_imported(stored):
     for env in payload["envs"]:
         assert [figure["title"] for figure in env["figures"]][1:] == [
             "State space covered",
-            "Where it was, and where it was unsafe",
+            "Visited and unsafe states",
         ]
     assert (stored / "small" / a / "maps.json.gz").exists()
     assert "no animation: it takes code that is not part of guss" in process.stdout

@@ -41,9 +41,9 @@ def config(**changes):
         "episodes": 3,
         "horizon": 4,
         "budget": 10,
-        "planner": {"num_initial": 5, "num_new": 5, "policy_hidden": [3]},
+        "method_settings": {"num_initial": 5, "num_new": 5, "policy_hidden": [3]},
         "model": "egocentric",
-        "net": ModelSettings(hidden=(8,)),
+        "model_settings": ModelSettings(hidden=(8,)),
         "fit": FitSettings(max_steps=200, warm_steps=50),
         "planning_margin": 0.05,
     }
@@ -63,7 +63,8 @@ def test_a_run_on_the_car_is_measured_by_returns(stored):
     assert summary["measure"] == "return"
     second_half = [row["return"] for row in rows if row["episode"] >= 1]
     assert np.isclose(summary["mar"][0], np.mean(second_half), atol=1e-3)
-    trace = np.load(trace_path(stored, 3, 2))
+    with np.load(trace_path(stored, 3, 2)) as file:
+        trace = dict(file)
     np.testing.assert_array_equal(trace["cost"][:, 0], (trace["next_obs"][:, 12:] > 0.9).any(axis=1))
     timing = read_lines(stored / "timings.jsonl")[-1]
     assert np.shape(timing["r2"]) == np.shape(timing["r2_horizon"]) == (2, 22)
@@ -90,7 +91,7 @@ def test_what_it_learned_can_be_put_to_work(stored):
 
 def test_plans_in_copies_of_the_simulator():
     """The oracle of a host environment: nothing learned, and the next state predicted is the one that comes."""
-    small = {"method": "s-rs", "planner": {}, "budget": 4, "seeds": (3,)}
+    small = {"method": "s-rs", "method_settings": {}, "budget": 4, "seeds": (3,)}
     full = config(env="short-car-full", model="oracle", initial_episodes=0, **small)
     trainer = Trainer(full)
     assert trainer.task.step is not None
@@ -102,13 +103,19 @@ def test_plans_in_copies_of_the_simulator():
 @pytest.mark.parametrize("name", ["safe-car-goal", "safe-car-goal-learned", "safe-car-goal-paper"])
 @pytest.mark.parametrize("method", ["guss", "rs", "cem", "rcem"])
 def test_the_presets_have_the_papers_planners(name, method):
-    from guss.methods.settings import settings_from
+    import dataclasses
+
+    from guss.methods.presets import settings_from
 
     settings = settings_from(RunConfig, load_preset(name), method, env="safe-car-goal", seeds=(0,))
     assert settings.horizon == 30
     assert settings.budget == (525 if method == "guss" else 3000)
     planner = guss.make_planner(
-        method, car_task(), horizon=settings.horizon, budget=settings.budget, **settings.planner
+        method,
+        car_task(),
+        horizon=settings.horizon,
+        budget=settings.budget,
+        **dataclasses.asdict(settings.method_settings),
     )
     expected = {"guss": (25,) + (10,) * 50, "rs": (3000,)}.get(method, (600,) * 5)
     assert planner.schedule(planner.budget) == expected

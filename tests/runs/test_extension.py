@@ -136,7 +136,7 @@ def test_a_run_that_reached_its_target_needs_another_one(tmp_path):
 
 @pytest.mark.parametrize("method", ["ppo-lagrangian", "sac", "safe-mbpo", "random"])
 def test_every_method_is_extended(tmp_path, method):
-    settings = {"planner": {}} if method == "random" else {}
+    settings = {"method_settings": {}} if method == "random" else {}
     home = run_one(policy_config(method, episodes=2, **settings), tmp_path, ORIGIN)
     before = (home / "episodes.jsonl").read_bytes()
     resume_run(home, more=Extension(4))
@@ -148,7 +148,7 @@ def test_every_method_is_extended(tmp_path, method):
 def test_a_number_that_its_method_cannot_have_changes_nothing(tmp_path):
     home = run_one(policy_config(episodes=2), tmp_path, ORIGIN)
     before = records(home)
-    with pytest.raises(GussError, match="a multiple of that, as --episodes 2 or 4; got 3"):
+    with pytest.raises(GussError, match="must be a multiple of 2, such as 2 or 4; got 3"):
         resume_run(home, more=Extension(3))
     assert records(home) == before
 

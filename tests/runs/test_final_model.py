@@ -206,7 +206,7 @@ def test_what_is_no_agent_is_an_error(tmp_path, whole):
         Agent.load(whole, short_pendulum())
     with pytest.raises(GussError, match="unknown seed of the run '5'"):
         Agent.from_run(whole, seed=5)
-    with pytest.raises(GussError, match="give `system` with it"):
+    with pytest.raises(GussError, match="`task` needs `system`"):
         Agent.from_run(whole, task=short_pendulum())
     with pytest.raises(GussError, match="is not a run"):
         Agent.from_run(tmp_path)

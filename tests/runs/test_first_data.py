@@ -116,8 +116,10 @@ def test_an_interrupted_run_counts_the_steps_before(stored, tmp_path):
 
 def test_an_agent_counts_the_same(stored):
     assert agent_of_run(stored, None, None, None).phase == "plan"
-    agent = Agent(make_falls(), horizon=3, budget=40, net={"hidden": [8]}, fit={"epochs": 3}, initial_episodes=1)
-    assert agent.settings.to_json().get("initial_steps", "not stored") == "not stored"
+    agent = Agent(
+        make_falls(), horizon=3, budget=40, model_settings={"hidden": [8]}, fit={"epochs": 3}, initial_episodes=1
+    )
+    assert agent.settings.to_json()["initial_steps"] is None
     zero = np.zeros(2, np.float32)
     while agent.phase == "random":
         agent.observe(Transition(zero, np.zeros(1), 0.0, np.zeros(1), zero), terminated=len(agent._open.steps) == 6)
@@ -125,8 +127,8 @@ def test_an_agent_counts_the_same(stored):
     assert Agent(make_falls(), initial_episodes=1, initial_steps=0).settings.to_json()["initial_steps"] == 0
 
 
-def test_settings_without_it_are_stored_as_before():
-    assert "initial_steps" not in config().to_json()
+def test_it_is_stored_and_checked():
+    assert config().to_json()["initial_steps"] is None
     assert config(initial_steps=7).to_json()["initial_steps"] == 7
     with pytest.raises(GussError, match=r"settings\.initial_steps must be at least 0, got -1"):
         config(initial_steps=-1)
@@ -135,7 +137,7 @@ def test_settings_without_it_are_stored_as_before():
 
 def test_the_flag_and_the_preset_say_it(guss_here, tmp_path):
     (tmp_path / "p.toml").write_text('env = "safe-pendulum"\ninitial_steps = 400\nepisodes = 2\n')
-    guss_here("run", "--preset", "p.toml", "--seeds", 1, "--quiet", "--no-figures", "--fit", "max_steps=5", check=0)
+    guss_here("run", "--preset", "p.toml", "--seeds", 1, "--quiet", "--no-figures", "--fit.max-steps", "5", check=0)
     (home,) = (tmp_path / "runs").iterdir()
     assert [row["phase"] for row in read_episodes(home)] == ["random", "random"]
     words = (

@@ -10,7 +10,7 @@ from helpers.short_runs import ORIGIN, config, resume_run, run_one, short_pendul
 from guss import checkpoint
 from guss.agent import Agent
 from guss.cli.export import ExportCommand
-from guss.cli.fit import FitCommand
+from guss.cli.main import parse
 from guss.collect.datasets import read_trace, read_traces, write_trace
 from guss.errors import GussError
 from guss.methods.settings import AgentSettings
@@ -68,7 +68,7 @@ def test_one_fit_from_scratch_is_the_one_of_a_run_that_fits_from_scratch(tmp_pat
         ExportCommand(home, tmp_path / "other.csv", seeds=(8,)).run()
     (tmp_path / "empty.toml").write_text("")
     words = ["fit", "--env", f"{plugin}:make", "--data", "log.csv", "--seed", "7", "--horizon", "3"]
-    words += ["--net", "hidden=[8]", "--fit", "epochs=3", "warm_start=false", "--preset", "empty.toml"]
+    words += ["--model.hidden", "8", "--fit.epochs", "3", "--fit.no-warm-start", "--preset", "empty.toml"]
     process = guss_here(*words, check=0)
     assert "2 episodes, 50 transitions: R²" in process.stderr
     assert "Weak in cos(angle)" in process.stdout
@@ -86,7 +86,7 @@ def test_a_fitted_model_acts_and_goes_on_learning(stored, tmp_path):
     task = short_pendulum()
     trace = read_traces([stored])
     settings = AgentSettings(
-        method="rs", horizon=3, budget=20, net=ModelSettings(hidden=(8,)), fit=FitSettings(epochs=3)
+        method="rs", horizon=3, budget=20, model_settings=ModelSettings(hidden=(8,)), fit=FitSettings(epochs=3)
     )
     log = log_of_files(trace, task, settings, seed=5)
     state, told = fit_log(log, in_turn=False, test=False)
@@ -167,10 +167,10 @@ def test_what_cannot_be_is_told(stored, tmp_path):
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "fit.json").write_text("{}")
     with pytest.raises(GussError, match="holds an earlier fit; --overwrite replaces it"):
-        FitCommand((stored / "traces",), out=tmp_path).run()
+        parse(["fit", "--data", f"{stored}/traces", "--out", str(tmp_path)]).run()
     with pytest.raises(GussError, match="with the run's own settings; leave out --horizon"):
-        FitCommand((stored,), horizon=3).run()
+        parse(["fit", "--data", str(stored), "--horizon", "3"]).run()
     with pytest.raises(GussError, match="Did you mean 'safe-pendulum'"):
-        FitCommand((stored / "traces",), env="safe-pendulun").run()
+        parse(["fit", "--data", f"{stored}/traces", "--env", "safe-pendulun"]).run()
     with pytest.raises(GussError, match="columns are named like obs=temperature,pressure; got 'obs'"):
-        FitCommand((stored / "traces",), columns=("obs",)).run()
+        parse(["fit", "--data", f"{stored}/traces", "--columns", "obs"]).run()

@@ -18,7 +18,7 @@ from guss.plugins import load_object
 from guss.runs.config import RunConfig
 from guss.runs.store import read_lines
 
-FAST = ("--fit", "max_steps=60", "--net", "hidden=[8]", "--horizon", "2")
+FAST = ("--fit.max-steps", "60", "--model.hidden", "8", "--horizon", "2")
 
 
 def write_log(path, episodes=6, length=20, unsafe_from=np.inf, skip=False, **columns):
@@ -60,7 +60,7 @@ def test_data_that_are_all_skipped_are_an_error(tmp_path, guss_here):
 
 def test_fit_evaluates_reward_and_cost_and_says_where_unsafe_examples_lie(tmp_path, guss_here):
     log = write_log(tmp_path / "log.csv", episodes=30, unsafe_from=0.8)
-    flags = ("--fit", "max_steps=1500", "--net", "hidden=[16]", "--horizon", "2", "--out", tmp_path / "models")
+    flags = ("--fit.max-steps", "1500", "--model.hidden", "16", "--horizon", "2", "--out", tmp_path / "models")
     done = guss_here("fit", "--data", log, *flags, check=0)
     found = json.loads((tmp_path / "models" / "log" / "fit.json").read_text())
     assert set(found["outcomes"]) == {"reward", "cost"}
@@ -101,7 +101,7 @@ def test_a_run_warns_once_of_unsafe_examples_on_one_side_only(tmp_path):
     make = lambda: Adapted(Track())  # noqa: E731
     spec = EnvSpec("", lambda: describe(make(), "track", episode_length=30), make_env=make)
     ENVS.add("track-test", spec, summary="a test's", origin="test")
-    small = {"net": ModelSettings(hidden=(4,)), "fit": FitSettings(max_steps=20, warm_steps=10)}
+    small = {"model_settings": ModelSettings(hidden=(4,)), "fit": FitSettings(max_steps=20, warm_steps=10)}
     config = RunConfig(env="track-test", method="s-rs", seeds=(0, 1), episodes=3, horizon=2, budget=8, **small)
     news = []
     home = run_one(config, tmp_path, ORIGIN, news.append)

@@ -22,7 +22,7 @@ from guss.runs.trainer import Iteration
 from guss.types import Transition
 
 STEPS, SEEDS = 25, (3, 4)
-CONFIG = {"env": "pendulum", "seeds": [3, 4], "net": {"hidden": [8]}}
+CONFIG = {"env": "pendulum", "seeds": [3, 4], "model_settings": {"hidden": [8]}}
 
 
 def finish_episode(home, number, reward=0.0):

@@ -16,7 +16,6 @@ from guss.runs.pack import pack_run
 from guss.runs.paths import place_of
 from guss.runs.replay import Replay
 from guss.runs.results import read_config
-from guss.runs.store import run_folder
 
 PLANT = """
     from guss.envs.pendulum import pendulum_task
@@ -79,7 +78,7 @@ def test_the_folder_is_stored_apart_from_the_settings(project, tmp_path, monkeyp
     found = read_config(home)
     assert found == config
     assert found.to_json() == config.to_json()
-    assert run_folder(tmp_path / "out", found.env, found.method, found.to_json()) == home
+    assert found.folder_in(tmp_path / "out") == home
     packed = pack_run(home, tmp_path / "packed", with_animation=False).folder
     assert str(tmp_path) not in (packed / "config.json").read_text()
     assert json.loads((packed / "config.json").read_text()) == {k: v for k, v in stored.items() if k != "started_in"}
@@ -123,8 +122,8 @@ def test_names_with_slashes_work_in_every_command(project, tmp_path, guss_here, 
     ):
         guss_here(*words, check=0)
     if more:  # the traces have no cost either
-        small = ("--net", "hidden=[4]", "--fit", "max_steps=2", "--no-test", "--quiet")
+        small = ("--model.hidden", "4", "--fit.max-steps", "2", "--no-test", "--quiet")
         guss_here("fit", "--data", home / "traces", *small, check=0)
-    assert "random actions learn nothing" in guss_here("eval", home, check=2).stderr, "its method does not learn"
+    assert "random actions" in guss_here("eval", home, check=2).stderr, "its method does not learn"
     figures = [path.name for path in (tmp_path / "runs" / "report" / "figures").iterdir()]
     assert any(figure.startswith("learning-") for figure in figures)

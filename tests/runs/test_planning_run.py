@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from helpers.short_runs import ORIGIN, add, config, run_one, short_pendulum
 
-from guss.cli.run import RunCommand
+from guss.cli.main import parse
+from guss.collect.datasets import read_episode
 from guss.envs import make_task
 from guss.errors import GussError
 from guss.models.factory import ModelSettings
@@ -108,7 +109,7 @@ def test_a_model_that_diverges_is_told_and_what_was_finished_is_kept(tmp_path):
 @pytest.mark.parametrize("propagation", ["member", pytest.param("resampled", marks=pytest.mark.long)])
 def test_ensembles_learn_in_a_run(tmp_path, propagation):
     net = ModelSettings(hidden=(8,), ensemble=2, propagation=propagation)
-    home = run_one(config(net=net, model="dmdn", episodes=2), tmp_path, ORIGIN)
+    home = run_one(config(model_settings=net, model="dmdn", episodes=2), tmp_path, ORIGIN)
     (_, timing) = read_lines(home / "timings.jsonl")
     assert np.asarray(timing["r2"]).shape == np.asarray(timing["r2_horizon"]).shape == (2, 3)
     assert np.isfinite(timing["nll"]).all()
@@ -118,7 +119,7 @@ def test_the_random_method_fits_nothing_and_its_actions_are_independent(tmp_path
     home = run_one(config(method="random", episodes=40), tmp_path, ORIGIN)
     assert {e["phase"] for e in read_lines(home / "episodes.jsonl")} == {"random"}
     assert "nll" not in read_lines(home / "timings.jsonl")[-1]
-    actions = [np.load(file)["action"][:, 0] for file in (home / "traces").iterdir()]
+    actions = [read_episode(file).action[:, 0] for file in (home / "traces").iterdir()]
     neighbours = np.concatenate([np.stack([a[:-1], a[1:]]) for a in actions], axis=1)  # 80 episodes × 24 pairs
     assert abs(np.corrcoef(neighbours)[0, 1]) < 0.1  # 4.4 standard errors: one false alarm in 100,000
 
@@ -155,24 +156,28 @@ def test_a_preset_of_ones_own_gives_the_settings_and_flags_override_them(guss_he
     preset = tmp_path / "mine.toml"
     preset.write_text(
         'env = "safe-pendulum"\nepisodes = 2\nhorizon = 3\nbudget = 20\n'
-        '[model]\nname = "dmdn"\nhidden = [8]\n[fit]\nmax_steps = 20\n[planners.rs]\n'
+        '[model]\nname = "dmdn"\nhidden = [8]\n[fit]\nmax_steps = 20\n[methods.rs]\n'
     )
     words = ["--preset", preset, "--method", "rs", "--seeds", "1", "--out", "runs", "--quiet"]
-    guss_here("run", *words, "--horizon", "4", "--net", "components=2", "--fit", "loss=nll", check=0)
+    guss_here("run", *words, "--horizon", "4", "--model.components", "2", "--fit.loss", "nll", check=0)
     (home,) = (tmp_path / "runs").iterdir()
     stored = json.loads((home / "config.json").read_text())["config"]
     assert (stored["horizon"], stored["budget"], stored["episodes"], stored["model"]) == (4, 20, 2, "dmdn")
-    assert (stored["net"]["components"], stored["net"]["hidden"], stored["fit"]["loss"]) == (2, [8], "nll")
-    wrong = guss_here("run", *words, "--net", "component=2", check=2)
-    assert "Did you mean 'components'" in wrong.stderr
+    assert (stored["model_settings"]["components"], stored["model_settings"]["hidden"], stored["fit"]["loss"]) == (
+        2,
+        [8],
+        "nll",
+    )
+    wrong = guss_here("run", *words, "--model.component", "2", check=2)
+    assert "did you mean --model.components" in wrong.stderr
     preset.write_text('env = "safe-pendulum"\nepisods = 2\n')
     with pytest.raises(GussError, match="Did you mean 'episodes'"):
-        RunCommand(preset=str(preset)).run()
+        parse(["run", "--preset", str(preset)]).run()
     preset.write_text('extends = "safe-pendulun"\n')
     with pytest.raises(GussError, match="Did you mean 'safe-pendulum'"):
-        RunCommand(preset=str(preset)).run()
+        parse(["run", "--preset", str(preset)]).run()
     with pytest.raises(GussError, match=r"cannot read the preset 'none.toml'"):
-        RunCommand(preset="none.toml").run()
+        parse(["run", "--preset", "none.toml"]).run()
 
 
 def test_guss_run_learns_and_reports(guss_command, guss_here, tmp_path):
@@ -183,7 +188,18 @@ def test_guss_run_learns_and_reports(guss_command, guss_here, tmp_path):
         "ENVS.add('shown-pendulum', EnvSpec('none', make, VIEW), summary='for tests', origin=__name__)\n"
     )
     words = ["--seeds", "2", "--episodes", "2", "--horizon", "3"]
-    learned = ["--method", "cem", "--fit", "max_steps=100", "--budget", "60", "--net", "ensemble=1", "hidden=[8]"]
+    learned = [
+        "--method",
+        "cem",
+        "--fit.max-steps",
+        "100",
+        "--budget",
+        "60",
+        "--model.ensemble",
+        "1",
+        "--model.hidden",
+        "8",
+    ]
     more = ["--env", "shown-pendulum", "--plugin", plugin, "--against", "random", "--replay", "--log", "tensorboard"]
     process = guss_command("run", *words, *learned, *more, check=0)
     assert "episode 1/2 (random)" in process.stderr
@@ -204,9 +220,9 @@ def test_guss_run_learns_and_reports(guss_command, guss_here, tmp_path):
 
 def test_a_preset_extends_another():
     plain, quick = load_preset("safe-pendulum"), load_preset("safe-pendulum-quick")
-    assert quick | {"baselines": plain["baselines"]} == plain | {"episodes": 10}
-    assert quick["baselines"]["ppo"] == plain["baselines"]["ppo"], "tables are merged entry by entry"
-    assert quick["baselines"]["cpo"]["episodes"] < plain["baselines"]["cpo"]["episodes"]
+    assert quick | {"methods": plain["methods"]} == plain | {"episodes": 10}
+    assert quick["methods"]["ppo"] == plain["methods"]["ppo"], "tables are merged entry by entry"
+    assert quick["methods"]["cpo"]["episodes"] < plain["methods"]["cpo"]["episodes"]
     assert plain["episodes"] == 50
 
 

@@ -65,9 +65,9 @@ def test_long_curves_are_drawn_by_means_and_beside_short_ones_by_logarithm(whole
 
 def test_its_config_holds_what_decides_it_and_no_more(whole):
     stored = json.loads((whole / "config.json").read_text())["config"]
-    assert not {"horizon", "budget", "model", "net", "fit", "initial_episodes", "explore"} & set(stored)
+    assert not {"horizon", "budget", "model", "model_settings", "fit", "initial_episodes", "explore"} & set(stored)
     assert read_config(whole) == policy_config()
-    assert {"model", "net", "fit", "initial_episodes"} <= set(policy_config("safe-mbpo").to_json())
+    assert {"model", "model_settings", "fit", "initial_episodes"} <= set(policy_config("safe-mbpo").to_json())
 
 
 def test_an_interrupted_run_of_a_policy_ends_as_if_it_had_not_been(tmp_path, whole):
@@ -109,20 +109,23 @@ def test_its_last_kept_episode_is_replayed_without_plans(whole):
     assert not replay.replans
     assert len(list(replay.steps())) == 25
     assert replay.verdict() == "episode 4 of seed 3, actions of a learned policy"
-    with pytest.raises(GussError, match=r"episode 5 of .* was not kept step by step: .* as episode 4"):
+    with pytest.raises(GussError, match=r"episode 5 of .* has no stored trace: .* episode 4"):
         Replay(whole, 5, None)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"episodes": 5}, "plays 2 episodes of a seed at once, .* as --episodes 4 or 6; got 5"),
-        ({"episodes": 1}, "as --episodes 2; got 1"),
-        ({"overlap": True}, "--overlap is for methods that plan"),
+        ({"episodes": 5}, "runs 2 episodes per seed in parallel, .* such as 4 or 6; got 5"),
+        ({"episodes": 1}, "such as 2; got 1"),
+        ({"overlap": True}, "--overlap applies to planning methods"),
         ({"data": "abc"}, "learns from its own episodes alone; logged data are for planners"),
         ({"method": "safe-mpbo"}, "unknown method 'safe-mpbo'. Did you mean 'safe-mbpo'?"),
-        ({"planner": {"clipp": 0.1}}, "unknown setting of method 'ppo-lagrangian' 'clipp'. Did you mean 'clip'?"),
-        ({"method": "safe-mbpo", "env": "safe-acrobot", "planner": {}}, "safe-mbpo is for continuous actions"),
+        (
+            {"method_settings": {"clipp": 0.1}},
+            "unknown setting of method 'ppo-lagrangian' 'clipp'. Did you mean 'clip'?",
+        ),
+        ({"method": "safe-mbpo", "env": "safe-acrobot", "method_settings": {}}, "safe-mbpo is for continuous actions"),
     ],
 )
 def test_what_cannot_be_run_is_told(tmp_path, changes, message):
@@ -132,7 +135,7 @@ def test_what_cannot_be_run_is_told(tmp_path, changes, message):
 
 
 def test_a_policy_that_diverges_is_told_and_episodes_are_kept(tmp_path):
-    wild = policy_config(planner=TINY | {"num_envs": 2, "policy_rate": 1e30, "value_rate": 1e30})
+    wild = policy_config(method_settings=TINY | {"num_envs": 2, "policy_rate": 1e30, "value_rate": 1e30})
     with pytest.raises(GussError, match=r"ppo-lagrangian diverged in episode \d \(seeds \[.*\]: .* is not finite"):
         run_one(wild, tmp_path, ORIGIN)
 
@@ -155,7 +158,18 @@ def test_a_policy_learns_on_environments_of_the_host(tmp_path):
 
 def test_guss_run_shows_a_baseline_beside_a_planner(guss_here):
     words = ("run", "--env", "policy-pendulum", "--method", "cpo", "--seeds", "2", "--episodes", "4")
-    more = ("--set", "num_envs=2", "hidden=[8]", "batch=20", "--against", "random", "--log", "tensorboard")
+    more = (
+        "--method.num-envs",
+        "2",
+        "--method.hidden",
+        "8",
+        "--method.batch",
+        "20",
+        "--against",
+        "random",
+        "--log",
+        "tensorboard",
+    )
     shown = guss_here(*words, *more, check=0)
     assert "cpo" in shown.stdout
     assert "learn" in shown.stderr

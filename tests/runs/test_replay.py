@@ -27,7 +27,7 @@ from guss.types import ContinuousActions, Observations
 
 ENVS.add("shown-pendulum", EnvSpec("none", short_pendulum, VIEW), summary="for tests", origin=__name__)
 add("shown-plainly", lambda: short_pendulum(grid=Grid((-4.0,), (4.0,), (7,)), descriptor=lambda r: r.next_obs[-1, :1]))
-GUSS = {"method": "guss", "planner": {"num_initial": 10}, "episodes": 4}
+GUSS = {"method": "guss", "method_settings": {"num_initial": 10}, "episodes": 4}
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_offered(tmp_path, wh
     content[-100] ^= 1
     last.write_bytes(content)
     before = (home / "episodes.jsonl").read_bytes()
-    with pytest.raises(GussError, match=r"checksum does not match.* after 3 episodes, is good: .*--previous` goes on"):
+    with pytest.raises(GussError, match=r"checksum does not match.* after 3 episodes, is good: .*--previous` resumes"):
         resume_run(home)
     assert (home / "episodes.jsonl").read_bytes() == before
     resume_run(home, previous=True)
@@ -126,7 +126,7 @@ def test_the_lock_of_a_dead_process_is_stale_and_that_of_another_machine_is_not(
 def test_resuming_takes_no_other_settings(whole, guss_here):
     process = guss_here("run", "--resume", whole, "--horizon", "5", "--seed", "9", check=2)
     assert "leave out --seed, --horizon" in process.stderr
-    assert "--previous says where to go on from" in guss_here("run", "--previous", check=2).stderr
+    assert "--previous says which checkpoint to resume from" in guss_here("run", "--previous", check=2).stderr
 
 
 def test_a_frozen_agent_is_evaluated_on_new_starts_and_learns_nothing(tmp_path, whole, guss_here):
@@ -173,7 +173,7 @@ def command(folder, *words, episodes, fit):
     """A run of so many episodes; or to go on with one."""
     settings = ["--env", "short-pendulum", "--method", "rs", "--seeds", "2", "--seed", "3", "--horizon", "3"]
     settings += ["--episodes", str(episodes)]
-    settings += ["--budget", "20", "--net", "hidden=[8]", "--fit", fit, "--out", str(folder / "runs")]
+    settings += ["--budget", "20", "--model.hidden", "8", *fit, "--out", str(folder / "runs")]
     chosen = list(map(str, words)) if words else settings
     return [sys.executable, "-m", "guss", "run", *chosen, "--quiet", "--no-figures", "--plugin", str(plugin(folder))]
 
@@ -222,15 +222,14 @@ def kill_and_resume(tmp_path, whole, kills, seed, **settings):
 
 
 def test_a_killed_run_ends_as_if_it_had_not_been(tmp_path):
-    """The run it is compared with is one of this process; what was compiled for it is all that theirs need."""
+    """The run it is compared with is one of this process; what the killed process compiled, the next one loads."""
     whole = run_one(config(episodes=8), tmp_path / "whole", ORIGIN)
-    shutil.copytree(os.environ["GUSS_CACHE_DIR"], tmp_path / "cache")
-    assert len(kill_and_resume(tmp_path, whole, kills=1, seed=0, episodes=8, fit="epochs=3")) == 1
+    assert len(kill_and_resume(tmp_path, whole, kills=1, seed=0, episodes=8, fit=("--fit.epochs", "3"))) == 1
 
 
 @pytest.mark.long
 def test_a_run_killed_twenty_times_ends_as_if_it_had_not_been(tmp_path, record_result):
-    settings = {"episodes": 120, "fit": "max_steps=300"}
+    settings = {"episodes": 120, "fit": ("--fit.max-steps", "300")}
     (tmp_path / "whole").mkdir()
     subprocess.run(command(tmp_path / "whole", **settings), check=True, env=environment(tmp_path))
     (whole,) = (tmp_path / "whole" / "runs").iterdir()

@@ -61,7 +61,7 @@ def test_a_policy_run_has_results_too(tmp_path):
 
 
 def test_a_config_is_made_as_by_the_command():
-    made = guss.make_config("safe-pendulum", "rs", seeds=2, episodes=3, planner={}, fit={"max_steps": 50})
+    made = guss.make_config("safe-pendulum", "rs", seeds=2, episodes=3, method_settings={}, fit={"max_steps": 50})
     assert made.seeds == (0, 1)
     assert made.fit.max_steps == 50
     assert made.horizon == guss.make_config("safe-pendulum").horizon  # the preset's

@@ -3,6 +3,7 @@
 import io
 import shutil
 from functools import cache
+from pathlib import Path
 
 import pytest
 from helpers.short_runs import ORIGIN, config, run_one
@@ -11,11 +12,13 @@ from rich.console import Console
 from guss.cli.table_display import BatchProgress
 from guss.errors import GussError
 from guss.runs.checkpoints import FINAL
-from guss.runs.forecast import COMPILE, expected_seconds
 from guss.runs.lock import locked
+from guss.runs.results import read_config
 from guss.runs.store import read_lines
-from guss.runs.suite import Batch, Job
+from guss.runs.suite import COMPILE, Batch, Job, expected_seconds
 from guss.runs.table1 import ENVIRONMENTS, METHODS, NUM_SEEDS, PRESETS, table1_runs
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 class Notes:
@@ -79,16 +82,21 @@ def test_every_preset_has_all_runs_but_those_that_cannot_be(preset):
     assert left_out == ["safe-mbpo on safe-acrobot: it is for continuous actions, and these are discrete"]
     for run in runs:
         if run.method in ("cpo", "ppo-lagrangian"):
-            assert run.episodes % run.planner.get("num_envs", 16) == 0
+            assert run.episodes % run.method_settings.num_envs == 0
         else:
             assert run.episodes <= {"best": 50, "paper": 100, "quick": 10}[preset]
 
 
-def test_the_runs_are_those_that_guss_run_makes_and_that_are_stored_here(tmp_path):
-    folders = lambda preset: {job.home.name for job in Batch(all_runs(preset)[0], tmp_path).jobs}  # noqa: E731
-    stored = {"safe-pendulum-guss-6688d5e8", "safe-acrobot-cpo-e51f5e17", "safe-pendulum-safe-mbpo-e46e3c62"}
-    assert stored <= folders("best")
-    assert {"safe-acrobot-guss-f0cb7f0b", "safe-pendulum-safe-mbpo-e46e3c62"} <= folders("paper")
+def test_the_runs_have_the_settings_of_those_that_are_stored_here():
+    stored = {
+        "best": ("safe-pendulum-guss-6688d5e8", "safe-acrobot-cpo-e51f5e17", "safe-pendulum-safe-mbpo-e46e3c62"),
+        "paper": ("safe-acrobot-guss-f0cb7f0b", "safe-pendulum-safe-mbpo-e46e3c62"),
+    }
+    for preset, names in stored.items():
+        settings = [run.changed() for run in all_runs(preset)[0]]
+        for name in names:
+            (home,) = RESULTS.glob(f"*/{name}")
+            assert read_config(home).changed() in settings, name
 
 
 def test_cheap_runs_come_first(tmp_path):

@@ -59,7 +59,6 @@ def interval_text(mean: float | None, half: float | None) -> str:
 
 
 def print_files(console: Console, files: Iterable[Path | str]) -> None:
-    """Where something was written."""
     for file in files:
         console.print(Text(f"  {file}"), soft_wrap=True)
 

@@ -29,7 +29,6 @@ class ExportCommand:
     """Replace the file if it is there."""
 
     def run(self) -> None:
-        """Read, join, write."""
         import numpy as np
 
         from guss.collect.datasets import join, read_trace, write_trace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,25 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from guss.cli.options import (
-    FROM_PRESET,
-    ColumnNames,
-    Plugins,
-    changed_flags,
-    command_provenance,
-    parse_columns,
-    parse_settings,
-    prepare,
-)
+from guss.cli.options import ColumnNames, Plugins, command_provenance, parse_columns, prepare
+from guss.cli.settings_flags import SettingsCommand, as_flags
 from guss.errors import GussError
 from guss.files import check_folder, writing
 
 if TYPE_CHECKING:
+    from guss.methods.settings import AgentSettings
     from guss.runs.fit import Log
+
+KEPT = ("data", "in_turn", "test", "out", "overwrite", "json", "quiet", "plugin")
+"""Flags that may be given with a stored run; its settings are its own."""
 
 
 @dataclass
-class FitCommand:
+class FitCommand(SettingsCommand):
     """Train a model on logged data alone and say how good it is, before it plans anything."""
 
     data: Annotated[tuple[Path, ...], arg(metavar="FILE|RUN")]
@@ -36,16 +33,8 @@ class FitCommand:
     env: Annotated[str | None, arg(metavar="NAME|FILE:NAME", help_behavior_hint="(default: none)")] = None
     """Whose data they are: an environment of `guss list`, or your own Task. Without it a model is judged, not kept."""
     preset: Annotated[str | None, arg(metavar="NAME|FILE", help_behavior_hint="(default: that of the env)")] = None
-    """Another preset of experiments/, or a TOML file of your own."""
+    """Another preset of experiments/, or a custom TOML file."""
     columns: ColumnNames = ()
-    model: Annotated[str | None, arg(metavar="NAME"), FROM_PRESET] = None
-    """The model: darmdn, dmdn, or a custom one that a --plugin registers."""
-    net: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
-    """Settings of the model, such as components=3 ensemble=5 hidden=[100,100]."""
-    fit: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
-    """Settings of the training, such as loss=nll max_steps=5000."""
-    horizon: Annotated[int | None, arg(metavar="H"), FROM_PRESET] = None
-    """How many steps ahead it is judged."""
     seed: int = 0
     """Of the first weights and the order of training."""
     in_turn: bool = False
@@ -62,8 +51,18 @@ class FitCommand:
     """No progress, no summary."""
     plugin: Plugins = ()
 
+    @classmethod
+    def defaults(cls, named: Namespace) -> tuple[AgentSettings, tuple[str, ...]]:
+        """Those of the preset, for the model that is named."""
+        from guss.methods.presets import settings_from
+        from guss.methods.settings import AgentSettings
+        from guss.plugins import find_preset, load_preset
+
+        preset = load_preset(named.preset) if named.preset else find_preset(named.env or "")
+        settings = settings_from(AgentSettings, preset, "guss", model=named.model)
+        return settings, ("model", "horizon", "model_settings", "fit")
+
     def run(self) -> None:
-        """Fit, judge, keep."""
         prepare(self.plugin)
         from guss.cli.fit_display import print_fit, print_fitted
         from guss.progress import make_console
@@ -78,8 +77,8 @@ class FitCommand:
         log = self._log()
         if self.test and len(log.episodes) == 1 and log.before is None:
             raise GussError(
-                "the data hold one episode only, so none can be kept for judging: bring more, tell episodes apart by a "
-                "column `episode`, or learn from all of it with --no-test"
+                "the data contain only one episode, so none can be held out for evaluation: add more data, mark "
+                "episodes by a column `episode`, or train on all of it with --no-test"
             )
         console = make_console(stderr=True, quiet=self.quiet)
         with console.status("fitting"):
@@ -101,15 +100,16 @@ class FitCommand:
         from guss.collect.datasets import read_traces
         from guss.collect.inputs import with_names
         from guss.envs.lookup import find_env
-        from guss.methods.settings import AgentSettings, settings_from
+        from guss.methods.presets import settings_from
+        from guss.methods.settings import AgentSettings
         from guss.plugins import find_preset, load_preset
         from guss.runs.fit import log_of_files, log_of_run, task_of
         from guss.validation import check_seed
 
         if len(self.data) == 1 and (self.data[0] / "config.json").is_file():
-            if given := changed_flags(self, ("env", "preset", "model", "net", "fit", "horizon", "columns")):
+            if given := sorted(self.given - set(KEPT)):
                 raise GussError(
-                    f"the model of a stored run is fitted with the run's own settings; leave out {', '.join(given)}, "
+                    f"the model of a stored run is fitted with the run's own settings; leave out {as_flags(given)}, "
                     f"or name its traces: --data {self.data[0]}/traces"
                 )
             return log_of_run(self.data[0])
@@ -118,13 +118,5 @@ class FitCommand:
         names = (trace.obs_names, trace.action_names)
         task = task_of(trace) if self.env is None else with_names(find_env(self.env).make_task(), *names)
         preset = load_preset(self.preset) if self.preset else find_preset(task.name)
-        settings = settings_from(
-            AgentSettings,
-            preset,
-            "guss",
-            net=parse_settings(self.net),
-            fit=parse_settings(self.fit),
-            model=self.model,
-            horizon=self.horizon,
-        )
+        settings = settings_from(AgentSettings, preset, "guss", **self.chosen)
         return log_of_files(trace, task, settings, self.seed)

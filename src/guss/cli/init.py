@@ -17,7 +17,7 @@ FILES = ("README.md", "system.py", "known.py", "preset.toml")
 
 @dataclass
 class InitCommand:
-    """Write a small project to begin with: a system of your own, commented, that runs as it is."""
+    """Write a small project to begin with: a commented example of a custom system, which runs as it is."""
 
     folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
     """Where to; it must not hold files of these names yet."""

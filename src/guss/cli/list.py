@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,49 +18,80 @@ class ListCommand:
     json: bool = False
     """Print JSON instead of tables."""
     settings: bool = False
-    """Also show the settings that planners, other methods and custom models declare, with their defaults."""
+    """Also show the settings of each, of runs and of fits, with their types and defaults."""
     plugin: Plugins = ()
 
     def run(self) -> None:
-        """Print the registries."""
+        prepare(self.plugin)
         from guss.envs import ENVS
         from guss.methods import METHODS
+        from guss.methods.settings import NESTED, RunSettings
         from guss.models import MODELS
-        from guss.planners import PLANNERS, settings_of
+        from guss.models.settings import declared_settings, settings_class
+        from guss.models.training import FitSettings
+        from guss.planners import PLANNERS
 
-        prepare(self.plugin)
-
-        def rows(registry: Any, more: Any = lambda entry: {}) -> list[dict[str, Any]]:
+        def entries(registry: Any, more: Any) -> list[dict[str, Any]]:
             return [
-                {"name": e.name, "summary": e.summary, "paper": e.paper, "origin": e.origin} | more(e) for e in registry
+                {"name": e.name, "summary": e.summary, "paper": e.paper, "origin": e.origin} | more(e.item)
+                for e in registry
             ]
 
-        def own(entry: Any) -> dict[str, Any]:
-            fields = settings_of(entry.item).items()
-            return {"settings": {name: {"default": f.default, "help": f.metadata["help"]} for name, f in fields}}
+        def declared(item: Any) -> dict[str, Any]:
+            return {"settings": settings_table(declared_settings(item))}
 
-        found = {
-            "planners": rows(PLANNERS, lambda e: {"objective": e.item.objective} | own(e)),
-            "methods": rows(METHODS, own),
-            "environments": rows(ENVS, lambda e: {"gym_id": e.item.gym_id}),
-            "models": rows(MODELS, own),
+        found: dict[str, Any] = {
+            "planners": entries(PLANNERS, lambda item: {"objective": item.objective} | declared(item)),
+            "methods": entries(METHODS, declared),
+            "environments": entries(ENVS, lambda item: {"gym_id": item.gym_id}),
+            "models": entries(MODELS, lambda item: {"settings": settings_table(settings_class(item))}),
         }
+        shared = {"run": settings_table(RunSettings, NESTED), "fit": settings_table(FitSettings)}
         if self.json:
-            print(json.dumps(found, indent=2))
+            print(json.dumps(found | {"settings": shared}, indent=2))
             return
         from rich.table import Table
 
         from guss.progress import make_console
 
         console = make_console()
-        for kind, entries in found.items():
-            table = Table(title=kind.capitalize(), title_justify="left", title_style="bold", box=None, pad_edge=False)
-            for column in ("name", "what it is", "in the paper"):
+
+        def show(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+            table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+            for column in columns:
                 table.add_column(column, overflow="fold")
-            for e in entries:
-                table.add_row(f"[bold]{e['name']}[/]", e["summary"], e["paper"] or f"({e['origin']})")
-                if self.settings and "settings" in e:
-                    for name, s in e["settings"].items():
-                        table.add_row("", f"[dim]{name} = {s['default']}: {s['help']}[/]", "")
+            for row in rows:
+                table.add_row(*row)
             console.print(table)
             console.print()
+
+        for kind, items in found.items():
+            rows: list[tuple[str, ...]] = []
+            for e in items:
+                rows.append((f"[bold]{e['name']}[/]", e["summary"], e["paper"] or f"({e['origin']})"))
+                if self.settings:
+                    rows += [("", f"[dim]{text}[/]", "") for text in settings_lines(e.get("settings", {}))]
+            show(kind.capitalize(), ("name", "what it is", "in the paper"), rows)
+        if self.settings:
+            for kind, table in shared.items():
+                show(f"Settings of every {kind}", ("",), [(text,) for text in settings_lines(table)])
+
+
+def settings_table(cls: Any, leave_out: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """The settings that a dataclass declares: type, default and a sentence about each."""
+    from guss.validation import field_docs, type_text, types_of
+
+    return {
+        field.name: {
+            "type": type_text(types_of(cls)[field.name]),
+            "default": None if field.default is dataclasses.MISSING else field.default,
+            "help": field_docs(cls).get(field.name, ""),
+        }
+        for field in dataclasses.fields(cls)
+        if field.name not in leave_out
+    }
+
+
+def settings_lines(table: dict[str, dict[str, Any]]) -> list[str]:
+    """`name = default: help` of each setting."""
+    return [f"{name} = {each['default']}: {each['help']}" for name, each in table.items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import inspect
 import os
@@ -29,14 +28,15 @@ from guss.cli.replay import ReplayCommand
 from guss.cli.report import ReportCommand
 from guss.cli.reproduce import EXPERIMENTS, Reproduce
 from guss.cli.run import RunCommand
+from guss.cli.settings_flags import SettingsCommand, flags_of
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.files import file_error
 
 ABOUT = """Safe planning in learned models with quality-diversity search.
 
-Exit codes: 0 done; 2 something given is wrong or missing, told in a line; 130 interrupted (Ctrl-C), what was
-finished is kept; 1 a defect of guss itself, with a traceback. Results go to standard output, progress and errors to
-standard error. NPROC in the environment sets the number of threads for computing (1 unless set)."""
+Exit codes: 0 done; 2 an argument or a file is wrong or missing (one line says which); 130 interrupted (Ctrl-C),
+finished episodes are kept; 1 a defect of guss itself, with a traceback. Results go to standard output, progress and
+errors to standard error. NPROC in the environment sets the number of threads for computing (1 unless set)."""
 
 COMMANDS = {
     "run": RunCommand,
@@ -58,30 +58,41 @@ def parse(words: list[str]) -> Any:
     """The command that the words ask for. Exits, as tyro does, after help or on flags that do not exist."""
     kind, table, prog = "command", dict[str, Any](COMMANDS), "guss"
     if words[:1] == ["reproduce"]:
-        kind, table, prog, words = "experiment", EXPERIMENTS, "guss reproduce", words[1:]
+        kind, table, prog, words = "experiment", dict(EXPERIMENTS), "guss reproduce", words[1:]
     if words and not words[0].startswith("-") and words[0] not in table:
         raise UnknownNameError(kind, words[0], table)
+    given: frozenset[str] = frozenset()
     if words and words[0] in table:
-        check_flags(words, table[words[0]], f"{prog} {words[0]}")
+        command = table[words[0]]
+        if issubclass(command, SettingsCommand):
+            table[words[0]] = command = command.typed(words[1:])
+        given = check_flags(words, command, f"{prog} {words[0]}")
     about = inspect.getdoc(Reproduce) if kind == "experiment" else ABOUT
-    return tyro.extras.subcommand_cli_from_dict(table, prog=prog, description=about, args=words or ["--help"])
+    found = tyro.extras.subcommand_cli_from_dict(table, prog=prog, description=about, args=words or ["--help"])
+    if isinstance(found, SettingsCommand):
+        found.given = given
+    return found
 
 
-def check_flags(words: list[str], command: Any, prog: str) -> None:
-    """Raise an error for a flag that a command does not have, or a list that is given twice (tyro takes the last)."""
-    defaults = {f"--{field.name.replace('_', '-')}": field.default for field in dataclasses.fields(command)}
-    switches = [f"--no-{flag[2:]}" for flag, default in defaults.items() if isinstance(default, bool)]
-    known = [*defaults, *switches, "--help"]
+def check_flags(words: list[str], command: Any, prog: str) -> frozenset[str]:
+    """The fields that the words set. Raises an error for a flag that a command does not have, or a list given twice."""
+    flags = flags_of(command)
+    given: list[str] = []
     for word in words[1:]:
-        if defaults.get(word) == () and words.count(word) > 1:
-            raise GussError(f"{word} is given more than once; give it once, with all values after it: {word} A B")
         flag = word.partition("=")[0].replace("_", "-")
         if flag == "--":
-            return
-        if flag.startswith("--") and not flag.startswith("--tyro-") and flag not in known:
-            near = difflib.get_close_matches(flag, known, n=3, cutoff=0.7)
+            break
+        if not flag.startswith("--") or flag == "--help" or flag.startswith("--tyro-"):
+            continue
+        if flag not in flags:
+            near = difflib.get_close_matches(flag, flags, n=3, cutoff=0.7)
             hint = f"did you mean {' or '.join(near)}? " if near else ""
             raise GussError(f"{prog} has no flag {word.partition('=')[0]}: {hint}`{prog} --help` lists all")
+        field, default = flags[flag]
+        if field in given and isinstance(default, tuple):  # tyro takes the last
+            raise GussError(f"{flag} is given more than once; give it once, with all values after it: {flag} A B")
+        given.append(field)
+    return frozenset(given)
 
 
 _show_other = warnings.showwarning
@@ -125,8 +136,8 @@ def main() -> None:
         print(f"guss: error: {file_error(error.filename or 'a file', error, 'access')}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as stop:
-        told = ["guss: interrupted; what was finished is kept", *getattr(stop, "__notes__", ())]
-        print("; ".join(told), file=sys.stderr)
+        notes = ["guss: interrupted; what was finished is kept", *getattr(stop, "__notes__", ())]
+        print("; ".join(notes), file=sys.stderr)
         sys.exit(130)
 
 

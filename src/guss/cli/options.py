@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import shlex
 import sys
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 from tyro.conf import arg
@@ -16,9 +13,7 @@ from guss.errors import GussError
 FROM_PRESET = arg(help_behavior_hint="(default: as the preset says)")
 Plugins = Annotated[
     tuple[str, ...],
-    arg(
-        metavar="MODULE", help="Modules or .py files of your own to import first, so that what they register is known."
-    ),
+    arg(metavar="MODULE", help="Modules or .py files to import first, so that what they register is known."),
 ]
 
 ColumnNames = Annotated[
@@ -45,29 +40,10 @@ def prepare(plugins: tuple[str, ...]) -> None:
     from guss.plugins import PLUGINS, load_module
 
     for name in plugins:
-        load_module(name)
-        PLUGINS.append(name)
+        if name not in PLUGINS:
+            load_module(name)
+            PLUGINS.append(name)
     use_compilation_cache()
-
-
-def changed_flags(command: Any, names: Iterable[str]) -> list[str]:
-    """Those of a command's fields `names` that have other values than their defaults, as flags."""
-    defaults = {field.name: field.default for field in dataclasses.fields(command)}
-    return [f"--{name.replace('_', '-')}" for name in names if getattr(command, name) != defaults[name]]
-
-
-def parse_settings(words: tuple[str, ...]) -> dict[str, Any]:
-    """`name=value` pairs; values are read as JSON where they can be, else as text."""
-    settings: dict[str, Any] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise GussError(f"a setting is written name=value, got {word!r}")
-        try:
-            settings[name] = json.loads(value)
-        except (ValueError, RecursionError):  # not JSON, too many digits, nested too deep
-            settings[name] = value
-    return settings
 
 
 def print_warning(text: object) -> None:

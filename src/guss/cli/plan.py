@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from argparse import Namespace
+from dataclasses import asdict, dataclass
 from types import SimpleNamespace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from guss.cli.options import Plugins, parse_settings, prepare
+from guss.cli.options import Plugins, prepare
+from guss.cli.settings_flags import SettingsCommand
 from guss.errors import GussError
+
+if TYPE_CHECKING:
+    from guss.methods.settings import AgentSettings
 
 
 @dataclass
-class PlanCommand:
+class PlanCommand(SettingsCommand):
     """Plan once from one state and show the action, what the planner expects of it, and how it was found."""
 
     env: str = "safe-toy"
     """A registered environment, or your own: module:name or file.py:name of a Task or a function that returns one."""
-    method: str = "guss"
-    """The planner; see `guss list`."""
-    horizon: int = 50
-    """H: steps of a plan."""
-    budget: int = 500
-    """M: plans evaluated."""
     seed: int = 0
     """Seed of the search."""
     obs: Annotated[tuple[float, ...] | None, arg(metavar="X", help_behavior_hint="")] = None
     """The state to plan from; by default the task's own start."""
-    set: Annotated[tuple[str, ...], arg(metavar="NAME=VALUE")] = ()
-    """Settings of the planner, such as num_new=10 (`guss list --settings` shows them)."""
     json: bool = False
     """Print JSON."""
     plugin: Plugins = ()
 
+    @classmethod
+    def defaults(cls, named: Namespace) -> tuple[AgentSettings, tuple[str, ...]]:
+        """Those of the planner that is named."""
+        from guss.methods.settings import AgentSettings
+
+        settings = AgentSettings(method=named.method or "guss", horizon=50, budget=500)
+        return settings, ("method", "horizon", "budget", "method_settings")
+
     def run(self) -> None:
-        """Plan and print."""
         prepare(self.plugin)
         import jax
         import numpy as np
@@ -49,7 +53,8 @@ class PlanCommand:
 
         task = find_env(self.env).make_task()
         check_seed(self.seed, "--seed")
-        planner = make_planner(self.method, task, horizon=self.horizon, budget=self.budget, **parse_settings(self.set))
+        s = self.settings
+        planner = make_planner(s.method, task, horizon=s.horizon, budget=s.budget, **asdict(s.method_settings))
         key_reset, key_plan = jax.random.split(jax.random.key(self.seed))
         if self.obs is None and task.reset is None:
             raise GussError(f"task {task.name!r} has no reset function; give the state to plan from with --obs")
@@ -62,7 +67,7 @@ class PlanCommand:
             return
         d = SimpleNamespace(**numbers)
         print(f"action            {action}" + "  (fallback: no usable prediction)" * d.fallback)
-        print(f"expected reward   {d.reward:.4g} over {self.horizon} steps")
+        print(f"expected reward   {d.reward:.4g} over {s.horizon} steps")
         print(f"expected cost     {d.cost:g} unsafe steps beyond the bounds, {d.hard:g} hard violations")
         print(f"plans evaluated   {d.evaluated}, of them {100 * d.safe_share:.1f} % safe")
         if d.occupancy:

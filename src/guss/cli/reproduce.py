@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Toy:
     """The exploration experiment of Sec. 5.1: Fig. 2 and the trajectories of appendix B. About a minute.
 
-    What was interrupted goes on with the same command; methods that were finished are not run again.
+    The same command resumes what was interrupted; methods that were finished are not run again.
     """
 
     preset: Literal["paper", "quick"] = "paper"
@@ -41,7 +41,7 @@ class Toy:
     steps: Annotated[int | None, arg(metavar="T"), FROM_PRESET] = None
     """T: steps of the episode."""
     layout: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: the paper's)")] = None
-    """A world of your own: a TOML file with start, goal, unsafe (rectangles x0, x1, y0, y1), size, goal_radius."""
+    """A custom world: a TOML file with start, goal, unsafe (rectangles x0, x1, y0, y1), size, goal_radius."""
     out: Path = Path("runs")
     """Where to write; the results are in its subfolder toy."""
     json: bool = False
@@ -76,7 +76,7 @@ class Toy:
         preset = experiment["paper"] | (experiment[self.preset] if self.preset != "paper" else {})
         values = preset | {name: getattr(self, name) for name in preset if getattr(self, name) is not None}
         values |= {"methods": _names(values["methods"]), "seeds": seeds_from(self.seed, values["seeds"])}
-        settings = {name: s for name, s in experiment["planners"].items() if name in values["methods"]}
+        settings = {name: s for name, s in experiment["methods"].items() if name in values["methods"]}
         layout = PAPER_LAYOUT if self.layout is None else ToyLayout.from_toml(self.layout)
         config = ToyConfig(**values, settings=settings, layout=layout)
         home = self.out / "toy"
@@ -98,9 +98,9 @@ class Table1:
     about three hours, and more than a day for the car; paper as long, and days for the car. Cheap runs come first, and
     the bar says how much is left.
 
-    Interrupt it whenever you like (Ctrl-C): at most the episode under way is lost. The same command again goes on,
+    Interrupt it whenever you like (Ctrl-C): at most the episode under way is lost. The same command resumes,
     skips what is finished and ends as if it had never been interrupted. A run that fails, or that another process
-    works on, is told and the others go on; the exit code is then 2.
+    works on, is reported, and the others continue; the exit code is then 2.
     """
 
     env: Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="(default: all three)")] = ()
@@ -134,18 +134,17 @@ class Table1:
             failed = self._run_all(batch, left_out)
             troubles = [trouble for job in failed for trouble in job.troubles] + self._more()
         except KeyboardInterrupt as stop:
-            stop.add_note("the same command goes on from here")
+            stop.add_note("the same command resumes from here")
             raise
         self._report(batch, left_out, troubles)
         if troubles:
-            error = GussError(f"not all is done; the same command tries again what is missing ({len(troubles)}):")
+            error = GussError(f"{len(troubles)} jobs did not finish; repeat the command to retry them:")
             for trouble in troubles:
                 error.add_note(trouble)
             raise error
 
     @property
     def folder(self) -> Path:
-        """Where everything is."""
         return Path("runs") / f"reproduce-{self.preset}" if self.out is None else self.out
 
     def _batch(self) -> tuple[Batch, list[str]]:
@@ -209,7 +208,7 @@ class Table1:
 class All(Table1):
     """All experiments of the paper: Table 1 with these flags, then the toy world, and one report of everything.
 
-    How long, how to interrupt it and go on: as `guss reproduce table1 --help` says; the toy world adds a minute.
+    `guss reproduce table1 --help` says how long it takes and how to resume it; the toy world adds a minute.
     """
 
     def _more(self) -> list[str]:
@@ -233,5 +232,5 @@ EXPERIMENTS = {"table1": Table1, "toy": Toy, "all": All}
 class Reproduce:
     """Reproduce an experiment of the paper, with its figures: table1, toy, or all of them.
 
-    Start with `guss reproduce table1 --preset quick`. What is interrupted goes on with the same command.
+    Start with `guss reproduce table1 --preset quick`. The same command resumes what was interrupted.
     """

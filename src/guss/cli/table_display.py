@@ -40,7 +40,6 @@ class _TimeLeft(ProgressColumn):
 
 
 def duration_text(seconds: float) -> str:
-    """Hours, minutes and seconds."""
     return str(timedelta(seconds=round(max(seconds, 0.0))))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
 from guss import keys as streams
 from guss.collect.exploration import explore_episodes
-from guss.collect.trajectories import from_columns
+from guss.collect.trajectories import check_finite, from_columns
 from guss.compilation import Ahead
 from guss.errors import GussError
 from guss.method import Method
@@ -23,6 +23,9 @@ from guss.types import Trajectory, Transition
 EPISODES = "planner"
 """Name of the program where it is compiled ahead."""
 OnStep = Callable[[int], Any] | None
+Failures = dict[tuple[int, int], str]
+"""By seed and episode, as rows: what went wrong with the environment."""
+Collected = tuple[Trajectory, Failures]
 
 
 class EpisodeCarry(NamedTuple):
@@ -81,14 +84,17 @@ def _step_all(
 class CompiledCollector:
     """Episodes of a Task that has `step` and `reset`: whole episodes of all seeds as one compiled program."""
 
-    def __init__(self, task: Task, *, steps: int | None = None, steps_per_call: int | None = None) -> None:
-        """`steps`: of an episode, if not all that the Task has. With `steps_per_call` the program is entered several
+    def __init__(
+        self, task: Task, seeds: Sequence[int] = (), *, steps: int | None = None, steps_per_call: int | None = None
+    ) -> None:
+        """`seeds`: of the rows of `keys`, for the error where numbers are not finite; without them nothing is checked.
+        `steps`: of an episode, if not all that the Task has. With `steps_per_call` the program is entered several
         times, so that progress can be shown and Ctrl-C works; it must divide the episode, and the bits do not depend
         on it."""
         for name in ("step", "reset"):
             if getattr(task, name) is None:
                 raise GussError(f"task {task.name!r} has no {name} function, so its episodes cannot be compiled")
-        self.task = task
+        self.task, self.seeds = task, seeds
         self.steps = task.episode_length if steps is None else steps
         self.steps_per_call = self.steps if steps_per_call is None else steps_per_call
         if self.steps < 1 or self.steps_per_call < 1 or self.steps % self.steps_per_call:
@@ -96,7 +102,7 @@ class CompiledCollector:
 
     def collect(
         self, method: Method, states: PyTree, keys: Key[Array, "S E"], number: int = 0, on_step: OnStep = None
-    ) -> tuple[Trajectory, dict[tuple[int, int], str]]:
+    ) -> Collected:
         """One episode for every key, [S, E, T, …], and failures of environments: there are none.
 
         `states`: those of `Method.acting`. `on_step` is called with the steps done after each entry of the program.
@@ -113,16 +119,19 @@ class CompiledCollector:
         def whole(*x: Any) -> np.ndarray:
             return np.moveaxis(np.concatenate(x), 0, 2)
 
-        transitions, aux = jax.tree.map(whole, *jax.device_get(parts))
-        return from_columns(self.task, transitions, aux), {}
+        return self._checked(number, *jax.tree.map(whole, *jax.device_get(parts)))
 
-    def explore(
-        self, keys: Key[Array, "S E"], how: str, number: int, on_step: OnStep = None
-    ) -> tuple[Trajectory, dict[tuple[int, int], str]]:
+    def explore(self, keys: Key[Array, "S E"], how: str, number: int, on_step: OnStep = None) -> Collected:
         """Episodes with random actions."""
         columns = jax.device_get(explore_episodes(self.task, keys.reshape(-1), self.task.episode_length, how))
         apart = lambda x: np.moveaxis(x, 0, 1).reshape(*keys.shape, len(x), *x.shape[2:])  # noqa: E731
-        return from_columns(self.task, jax.tree.map(apart, columns)), {}
+        return self._checked(number, jax.tree.map(apart, columns))
+
+    def _checked(self, number: int, transitions: Transition, aux: PyTree = ()) -> Collected:
+        found = from_columns(self.task, transitions, aux)
+        if self.seeds:
+            check_finite(self.task, found, number, self.seeds)
+        return found, {}
 
     def compile_ahead(self, ahead: Ahead, method: Method, states: PyTree, keys: Key[Array, "S E"]) -> None:
         """Begin to compile what `collect` runs."""

@@ -31,7 +31,17 @@ Columns = Mapping[str, Sequence[str]]
 
 
 class Dataset(NamedTuple):
-    """N logged transitions in the order they happened, one or several episodes; and what their file says of them."""
+    """N logged transitions in the order they happened, one or several episodes; and what their file says of them.
+
+    `trajectory`: a Trajectory with one leading axis [N]. `cost_names`: the constraints that its costs belong to; None:
+    by position. `obs_names`, `action_names` and `cost_labels`: names of columns. `knows_end`: whether the file says
+    where the system itself ended an episode. `guss.read_traces` makes one from files.
+
+    Example:
+        >>> data = guss.read_traces(["tests/data/heating.csv"])
+        >>> data.num_rows, data.cost_names
+        (4, ('too_hot',))
+    """
 
     trajectory: Trajectory  # [N, …]
     cost_names: tuple[str, ...] | None = None  # C constraints, where the file names them; None: by position
@@ -58,13 +68,12 @@ def join(datasets: Sequence[Dataset], origins: Sequence[Any] = ()) -> Dataset:
     if first.trajectory.cost is not None:
         names = first.cost_names
         datasets = [with_costs(each, names, f"{origins[0]}", f"{origins[i]}") for i, each in enumerate(datasets)]
-    columns = zip(*(each.trajectory[:-1] for each in datasets), strict=True)
-    fields: Any = [None if parts[0] is None else np.concatenate(parts) for parts in columns]
+    trajectory = jax.tree.map(lambda *parts: np.concatenate(parts), *(each.trajectory for each in datasets))
     about: Any = {"cost_names": names, "knows_end": all(each.knows_end for each in datasets)}
     for label in ("obs_names", "action_names", "cost_labels"):
         if len({getattr(each, label) for each in datasets}) == 1:
             about[label] = getattr(first, label)
-    return Dataset(Trajectory(*fields), **about)
+    return Dataset(trajectory, **about)
 
 
 def with_costs(data: Dataset, names: Sequence[str] | None, whose: str, mine: str = "the trace") -> Dataset:
@@ -116,7 +125,17 @@ def _in_order(path: Path) -> list[Any]:
 
 
 def read_traces(paths: Sequence[str | Path], columns: Columns | None = None) -> Dataset:
-    """All of them, one after another; a file's end is an episode's end."""
+    """Logged transitions of all files, one after another; a file's end is an episode's end.
+
+    `paths`: NPZ, CSV or Parquet files, and folders of them. `columns`: names of a file's columns by part, where they
+    are not called obs_0, action_0 and so on, as {"obs": ["temperature"], "action": ["valve"]}. Returns a Dataset of N
+    rows. Raises GussError if a file cannot be read or lacks a column, or files do not fit together.
+
+    Example:
+        >>> data = guss.read_traces(["tests/data/heating.csv"])
+        >>> data.trajectory.obs.shape, data.trajectory.reward.tolist()
+        ((4, 1), [1.0, 2.0, 1.0, 0.0])
+    """
     return _read_files(find_traces(paths), columns or {})
 
 

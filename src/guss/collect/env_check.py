@@ -24,7 +24,7 @@ from guss.task import END, Task
 from guss.types import ContinuousActions, Trajectory
 
 Kind = Literal["fact", "learned", "risk", "problem"]
-SAMPLED_FLAGS = "--net deterministic=false particles=5"
+SAMPLED_FLAGS = "--model.no-deterministic --model.particles 5"
 SAMPLED = f"By default plans use the model's mean; plan with samples of it: {SAMPLED_FLAGS}"
 MOST_NAMES = 12
 """So many names of dimensions are listed."""
@@ -84,7 +84,6 @@ class _Check:
         self.findings: list[Finding] = []
 
     def add(self, kind: Kind, topic: str, text: str) -> None:
-        """One more finding."""
         self.findings.append(Finding(kind, topic, text))
 
     fact = partialmethod(add, "fact")
@@ -229,7 +228,7 @@ class _Check:
     def check_cost_reports(self, missing: int, total: int) -> None:
         """Whether the environment reports the costs that it should: on `missing` of `total` steps it does not."""
         if not self.task.constraints:
-            self.risk("cost", "nothing is unsafe, as was said (--without-cost): plans look at reward alone")
+            self.risk("cost", "there are no constraints (--without-cost): plans maximise the reward alone")
         elif missing and any(c.learned for c in self.task.constraints):
             steps = f"{missing} of {total} steps"
             self.problem("cost", f'every step must report it in info["cost"] or info["costs"]; {steps} did not')

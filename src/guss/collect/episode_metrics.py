@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from guss.progress import EpisodeSummary
 from guss.task import Task
 from guss.types import Trajectory
 
@@ -61,4 +63,26 @@ def _metrics(task: Task, trajectory: Trajectory, seed: int, episode: int) -> Epi
         costs={name: float(cost[:, k].sum()) for k, name in enumerate(names)},
         terminated=bool(trajectory.terminated[at].any()),
         hard_stop=bool(trajectory.stopped[at].any()),
+    )
+
+
+def summarise(task: Task, episodes: Sequence[EpisodeMetrics], seconds: dict[str, Any], **about: Any) -> EpisodeSummary:
+    """Episodes that ran at once, for display; `seconds`: fit_seconds and so on, `about`: the other fields."""
+    length = np.asarray([one.steps for one in episodes])
+    total = max(length.sum(), 1)
+    fit, plan, compiling = (seconds.get(f"{name}_seconds", np.nan) for name in ("fit", "plan", "compile"))
+    return EpisodeSummary(
+        mean_reward=float(np.mean([one.mean_reward for one in episodes])),
+        mean_return=float(np.mean([one.mean_reward * one.steps for one in episodes])),
+        unsafe_pct=float(100 * sum(one.unsafe_steps for one in episodes) / total),
+        unsafe_by_cost={
+            c.name: float(sum(one.unsafe_pct_by_cost[c.name] * one.steps for one in episodes) / total)
+            for c in task.constraints
+        },
+        seconds_fit=fit,
+        seconds_plan=plan,
+        seconds_compile=compiling,
+        pace=float(length.sum() / max(fit + plan - np.nan_to_num(compiling), 1e-9)),
+        steps=None if (length == task.episode_length).all() else float(length.mean()),
+        **about,
     )

@@ -72,4 +72,5 @@ def explore_episodes(task: Task, keys: Key[Array, "S"], steps: int, how: str) ->
         actions = explore(task.actions, key_actions, steps, how)
         return jax.lax.scan(step, task.reset(key_reset), (actions, jax.random.split(key_world, steps)))[1]
 
+    # Time first, although the caller turns them back: without this transposition XLA gives actions other last digits.
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), jax.vmap(one)(keys))

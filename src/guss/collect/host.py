@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from guss import keys as streams
-from guss.collect.compiled import EPISODES
+from guss.collect.compiled import EPISODES, Collected, Failures, OnStep
 from guss.collect.exploration import explore
 from guss.collect.host_envs import HostEnvs, make_envs
 from guss.collect.trajectories import check_finite
@@ -22,8 +22,6 @@ from guss.method import Method
 from guss.task import Task
 from guss.types import Actions, Trajectory
 
-Failures = dict[tuple[int, int], str]
-"""By seed and episode, as rows: what went wrong with the environment."""
 Actor = Callable[[PyTree, np.ndarray, np.int32], tuple[Any, PyTree, PyTree]]
 """Carries [S, E, …], observations [S, E, D] and the step to actions, carries and aux, [S, E, …] each.
 
@@ -58,20 +56,12 @@ def begin_all(method: Method, states: PyTree, keys: Key[Array, "S E"]) -> tuple[
     return jax.vmap(jax.vmap(streams.steps))(keys), carries
 
 
-def lower_acting(method: Method, states: PyTree, task: Task, keys: Key[Array, "S E"]) -> Any:
-    """What `HostCollector.collect` calls with such arguments, to be compiled."""
-    obs = np.zeros((*keys.shape, task.observations.size), np.float32)
-    keys_steps, carries = jax.eval_shape(begin_all, method, states, keys)
-    return act_all.lower(method, states, keys_steps, carries, obs, np.int32(0))
-
-
 @partial(jax.jit, static_argnums=(0, 1, 3), compiler_options=QUICKLY)
 def _random_actions(actions: Actions, steps: int, keys: Key[Array, "N"], how: str) -> Array:
     return jax.vmap(lambda key: explore(actions, streams.exploration(key)[1], steps, how))(keys)
 
 
 def exploring(task: Task, keys: Key[Array, "S E"], how: str) -> Actor:
-    """Actions are random."""
     actions = np.asarray(_random_actions(task.actions, task.episode_length, keys.reshape(-1), how))
     return lambda carries, obs, t: (actions[:, t], carries, ())
 
@@ -120,9 +110,7 @@ class _Episodes:
         return jax.tree.map(whole, *steps)
 
 
-def play(
-    groups: Sequence[tuple[HostEnvs, Actor, PyTree]], number: int, on_step: Callable[[int], Any] | None = None
-) -> tuple[Trajectory, Failures]:
+def play(groups: Sequence[tuple[HostEnvs, Actor, PyTree]], number: int, on_step: OnStep = None) -> Collected:
     """One episode in every environment. Actions of one group are planned while the environments of another step.
 
     Of each group: its environments, how it acts, and the carries to begin with.
@@ -170,8 +158,8 @@ class HostCollector:
         self.env_groups = [make_envs(task, spec, seeds[rows], timeout, num_envs, process) for rows in self.rows]
 
     def collect(
-        self, method: Method, states: PyTree, keys: Key[Array, "S E"], number: int, on_step: Any = None
-    ) -> tuple[Trajectory, Failures]:
+        self, method: Method, states: PyTree, keys: Key[Array, "S E"], number: int, on_step: OnStep = None
+    ) -> Collected:
         """Episodes in which the method acts, numbered from `number`; `states`: as `Method.acting` returns them."""
         groups = []
         for envs, rows in zip(self.env_groups, self.rows, strict=True):
@@ -180,14 +168,18 @@ class HostCollector:
             groups.append((envs, partial(act_all, method, mine, keys_steps), carries))
         return play(groups, number, on_step)
 
-    def explore(
-        self, keys: Key[Array, "S E"], how: str, number: int, on_step: Any = None
-    ) -> tuple[Trajectory, Failures]:
+    def explore(self, keys: Key[Array, "S E"], how: str, number: int, on_step: OnStep = None) -> Collected:
         """Episodes with random actions."""
         pairs = zip(self.env_groups, self.rows, strict=True)
         return play([(envs, exploring(self.task, keys[rows], how), ()) for envs, rows in pairs], number, on_step)
 
     def compile_ahead(self, ahead: Ahead, method: Method, states: PyTree, keys: Key[Array, "S E"]) -> None:
         """Begin to compile what `collect` runs; not for several groups, which have states of another size."""
+
+        def lower() -> Any:
+            obs = np.zeros((*keys.shape, self.task.observations.size), np.float32)
+            keys_steps, carries = jax.eval_shape(begin_all, method, states, keys)
+            return act_all.lower(method, states, keys_steps, carries, obs, np.int32(0))
+
         if len(self.env_groups) == 1:
-            ahead.start(EPISODES, lambda: lower_acting(method, states, self.task, keys))
+            ahead.start(EPISODES, lower)

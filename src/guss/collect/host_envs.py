@@ -19,8 +19,8 @@ from guss.envs import EnvSpec
 from guss.envs.lookup import as_maker
 from guss.envs.process_worker import ProcessWorker
 from guss.envs.thread_worker import AnyWorker, Failure, Worker
-from guss.envs.values import cost_value, five_values, no_cost_error, reset_values
-from guss.errors import GussError, in_one_line
+from guss.envs.values import calling, cost_value, five_values, no_cost_error, reset_values
+from guss.errors import GussError
 from guss.task import Task
 from guss.types import Trajectory, Transition
 
@@ -83,30 +83,20 @@ class HostEnvs:
             raise GussError(f"{where}: {error}. Episodes before are kept.") from error
 
 
-def _info_of(info: dict[str, Any], row: int, count: int) -> dict[str, Any]:
+def _info_of(info: dict[str, Any], row: int, count: int, where: str = "info") -> dict[str, Any]:
     """What a vector environment reports of one of `count` members: `_cost` marks the members that reported a `cost`."""
     found: dict[str, Any] = {}
-    for name in ("cost", "costs"):
-        if name not in info or not _marked(info, name, row):
+    for name, value in info.items():
+        mark, here = np.asarray(info.get(f"_{name}", True)), f'{where}["{name}"]'
+        if str(name).startswith("_") or not (mark if mark.ndim == 0 else mark[row]):
             continue
-        value, where = info[name], f'info["{name}"]'
         if isinstance(value, dict):
-            names = [each for each in value if not str(each).startswith("_") and _marked(value, each, row)]
-            found[name] = {each: _member(value[each], row, count, f"{where}[{each!r}]") for each in names}
+            found[name] = _info_of(value, row, count, here)
+        elif isinstance(value, np.ndarray | list | tuple) and len(value) == count:
+            found[name] = value[row]
         else:
-            found[name] = _member(value, row, count, where)
+            raise GussError(f"{here} must have one number for each of the {count} environments, got {value!r}")
     return found
-
-
-def _marked(values: dict[str, Any], name: str, row: int) -> bool:
-    mark = np.asarray(values.get(f"_{name}", True))
-    return bool(mark if mark.ndim == 0 else mark[row])
-
-
-def _member(value: Any, row: int, count: int, where: str) -> Any:
-    if not isinstance(value, np.ndarray | list | tuple) or len(value) != count:
-        raise GussError(f"{where} must have one number for each of the {count} environments, got {value!r}")
-    return value[row]
 
 
 class VectorEnvs(HostEnvs):
@@ -121,19 +111,17 @@ class VectorEnvs(HostEnvs):
 
     def _called(self, failing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call the environments, in the main thread: what they raise ends the run, and Ctrl-C is the user's."""
-        try:
-            return function(*args, **options)
-        except (Exception, SystemExit) as error:
-            told = f"the environments of task {self.task.name!r} {failing}: {in_one_line(error)}"
-            raise GussError(f"{told}. Episodes before are kept.") from error
+        who = f"the environments of task {self.task.name!r} {failing}"
+        return calling(who, function, *args, after=". Episodes before are kept.", **options)
 
     def _reported(self, info: dict[str, Any], episode: int, t: int) -> np.ndarray | None:
-        told = []
+        costs: dict[str, Any] = {name: info[name] for name in ("cost", "_cost", "costs", "_costs") if name in info}
+        found = []
         for row in range(len(self.seeds)):
             with self._naming(episode, t, row):
-                told.append(needed_costs(self.task, _info_of(info, row, len(self.seeds)), self.task.name))
-        found = [each for each in told if each is not None]
-        return np.stack(found) if len(found) == len(told) else None
+                found.append(needed_costs(self.task, _info_of(costs, row, len(self.seeds)), self.task.name))
+        known = [each for each in found if each is not None]
+        return np.stack(known) if len(known) == len(found) else None
 
     def _numbers(self, what: str, values: Any, failing: str) -> np.ndarray:
         """A copy: environments may reuse their arrays."""
@@ -144,7 +132,6 @@ class VectorEnvs(HostEnvs):
             raise GussError(f"{text}. Episodes before are kept.") from error
 
     def reset(self, episode: int) -> Float[np.ndarray, "N D"]:
-        """All at once."""
         self.over = np.zeros(len(self.seeds), bool)
         failing = f"cannot be reset for episode {episode}"
         values = self._called(failing, self.envs.reset, seed=self.resets(episode))
@@ -195,7 +182,7 @@ class WorkerEnvs(HostEnvs):
             if isinstance(again, Failure):
                 raise GussError(
                     f"the environment {self.task.name!r} cannot be reset for episode {episode}, seed "
-                    f"{self.seeds[row]}: {failure}; made again, {again}. Episodes before are kept."
+                    f"{self.seeds[row]}: {failure}; after recreating it: {again}. Earlier episodes are kept."
                 )
             found[row] = again
         return self._start(np.stack([found[i][0] for i in range(len(self.seeds))]), episode)
@@ -215,13 +202,12 @@ class WorkerEnvs(HostEnvs):
             next_obs[i], reward[i], terminated[i], truncated[i], info = result
             skip[i] = bool(info.get("skip", False))
             with self._naming(episode, t, i):
-                told = needed_costs(self.task, info, self.task.name)
-            if told is None:
-                told = np.asarray(_costs_of(self.task, obs[i : i + 1], actions[i : i + 1], next_obs[i : i + 1]))[0]
-            cost[i] = told
-        return self._taken(
-            Transition(obs, actions, reward, cost, next_obs), (terminated, truncated), skip, valid, t
-        ), failed
+                reported = needed_costs(self.task, info, self.task.name)
+            if reported is None:
+                reported = np.asarray(_costs_of(self.task, obs[i : i + 1], actions[i : i + 1], next_obs[i : i + 1]))[0]
+            cost[i] = reported
+        transition = Transition(obs, actions, reward, cost, next_obs)
+        return self._taken(transition, (terminated, truncated), skip, valid, t), failed
 
     def _failure(self, row: int, failure: Failure, episode: int, t: int) -> str:
         """One failed: it is made again for the next episode, unless that has not helped before."""
@@ -269,9 +255,9 @@ def cost_vector(task: Task, info: dict[str, Any]) -> np.ndarray | None:
     A cost that is not a finite number is an error: it must not count as safe.
     """
     names = [constraint.name for constraint in task.constraints]
-    told = info.get("costs")
-    if isinstance(told, dict) and set(names) <= set(told):  # several by name
-        return np.asarray([cost_value(told[name], f'info["costs"][{name!r}]') for name in names], np.float32)
+    reported = info.get("costs")
+    if isinstance(reported, dict) and set(names) <= set(reported):  # several by name
+        return np.asarray([cost_value(reported[name], f'info["costs"][{name!r}]') for name in names], np.float32)
     return np.asarray([cost_value(info["cost"])], np.float32) if len(names) == 1 and "cost" in info else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from guss.collect.trajectories import logged
 from guss.envs import ENVS
 from guss.envs.adapters import Adapted, check_spaces, describe
 from guss.envs.lookup import as_maker, find_env
-from guss.envs.values import NotAnEnvironmentError
-from guss.errors import GussError, in_one_line, warn
+from guss.envs.values import NotAnEnvironmentError, calling
+from guss.errors import GussError, warn
 from guss.spaces import Names, named
 from guss.task import END, Task
 from guss.types import Actions, ContinuousActions, Trajectory, Transition
@@ -87,14 +87,6 @@ def read_logged(task: Task, traces: Iterable[Any], columns: Columns | None) -> t
     return found, task
 
 
-def calling(failing: str, function: Callable[..., Any], *args: Any) -> Any:
-    """Call code of an environment; what it raises becomes an error that says where, but for Ctrl-C."""
-    try:
-        return function(*args)
-    except (Exception, SystemExit) as error:
-        raise GussError(f"{failing}: {in_one_line(error)}") from error
-
-
 class HostSystem:
     """One step at a time: a Gymnasium environment, or a compiled task where its own controller runs in Python."""
 
@@ -157,7 +149,6 @@ class InputChecker:
         return action if self.start is None else np.asarray(action) + np.asarray(self.start)
 
     def obs(self, value: Any, where: str) -> np.ndarray:
-        """One observation."""
         space = self.task.observations
         return self._array(value, (space.size,), np.float32, f"the observation of {where}", space.labels)
 

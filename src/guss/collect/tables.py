@@ -10,7 +10,7 @@ import array
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,37 +71,27 @@ def _npz_bytes(columns: dict[str, np.ndarray]) -> bytes:
 # ----------------------------------------------------------------------------------------------------------------- CSV
 
 
-class _Lines:
-    """The lines of a table. A row may take several, if there are quotes; its rest has at most `left` characters."""
-
-    def __init__(self, path: Path, file: io.TextIOBase) -> None:
-        self.path, self.file, self.left = path, file, MAX_LINE
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        line = self.file.readline(self.left + 1)
-        self.left -= len(line)
-        if self.left < 0:
-            raise GussError(f"{self.path}: a row is longer than {MAX_LINE} characters; is it a table of numbers?")
-        if not line:
-            raise StopIteration
-        return line
+def _lines(path: Path, file: io.TextIOBase, left: list[int]) -> Iterator[str]:
+    """The lines of a table. A row may take several, if there are quotes; its rest has at most `left[0]` characters."""
+    while line := file.readline(left[0] + 1):
+        left[0] -= len(line)
+        if left[0] < 0:
+            raise GussError(f"{path}: a row is longer than {MAX_LINE} characters; is it a table of numbers?")
+        yield line
 
 
 def _read_csv(path: Path, pick: Pick, budget: Budget) -> Table:
     with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = _Lines(path, file)
-        rows = csv.reader(lines)
+        left = [MAX_LINE]
+        rows = csv.reader(_lines(path, file, left))
         header = [name.strip() for name in next(rows, [])]
         names = _checked(path, header)
         columns = {name: array.array("d") for name in pick(names)}
         places = [(names.index(name), name, column) for name, column in columns.items()]
         others, text = [(i, name) for i, name in enumerate(names) if name not in columns], list[str]()
-        lines.left = MAX_LINE
+        left[0] = MAX_LINE
         for row in rows:
-            lines.left = MAX_LINE
+            left[0] = MAX_LINE
             if not row:
                 continue
             if len(row) != len(header):

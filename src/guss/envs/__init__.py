@@ -86,5 +86,13 @@ ENVS: Registry[EnvSpec] = Registry(
 
 
 def make_task(name: str, **options: object) -> Task:
-    """The Task of a registered environment, as in `make_task("safe-toy")`."""
+    """The Task of a registered environment.
+
+    `name`: as `guss list` shows it. `options`: arguments of the function that builds the Task, such as limits.
+    Raises UnknownNameError, a GussError, if there is no such environment.
+
+    Example:
+        >>> guss.make_task("safe-toy").observations.size
+        2
+    """
     return ENVS[name].item.make_task(**options)

@@ -12,8 +12,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec, StateMap, View
+from guss.envs.bundled import BundledEnv, Move, Start, finite
 from guss.envs.shapes import INK, UNSAFE, Shape
-from guss.errors import GussError, UnknownNameError
+from guss.errors import GussError
 from guss.task import Grid, Task
 from guss.types import DiscreteActions, Observations, Rollout
 
@@ -121,7 +122,7 @@ def acrobot_task() -> Task:
 # ------------------------------------------------------------------------------------------- the Gymnasium class
 
 
-class SafeAcrobotEnv(gymnasium.Env[np.ndarray, np.int64]):
+class SafeAcrobotEnv(BundledEnv):
     """Swing a double pendulum so that its tip is as high as possible, but not above a height of 3.
 
     ## Action space
@@ -151,30 +152,18 @@ class SafeAcrobotEnv(gymnasium.Env[np.ndarray, np.int64]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012
 
     def __init__(self, render_mode: str | None = None) -> None:
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise UnknownNameError("render mode", str(render_mode), self.metadata["render_modes"])
-        self.render_mode = render_mode
+        super().__init__(render_mode)
         top = np.asarray([1.0, 1.0, 1.0, 1.0, *MAX_SPEEDS], np.float32)
         self.observation_space = gymnasium.spaces.Box(-top, top, dtype=np.float32)
         self.action_space = gymnasium.spaces.Discrete(3)
-        self._state: np.ndarray | None = None
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Hanging, nearly at rest."""
-        super().reset(seed=seed)
+    def _start(self, options: dict[str, Any]) -> Start:
         self._state = self.np_random.uniform(-0.1, 0.1, 4)
-        if options and "state" in options:
-            self._state = np.asarray(options["state"], float)
-            if self._state.shape != (4,) or not np.isfinite(self._state).all():
-                raise GussError(f"reset option 'state' must be two angles and two speeds, got {options['state']!r}")
+        if "state" in options:
+            self._state = finite(options["state"], (4,), "reset option 'state' must be two angles and two speeds")
         return self._obs(), {"cost": 0.0, "costs": {"too_high": 0.0}}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One step of 0.2 s."""
-        if self._state is None:
-            raise GussError("SafeAcrobotEnv.step() was called before reset()")
+    def _move(self, action: Any) -> Move:
         if not self.action_space.contains(np.int64(action)) or action != np.int64(action):
             raise GussError(f"an acrobot action is 0, 1 or 2, got {action!r}")
         a1, a2, v1, v2 = advance(np, tuple(self._state), float(action) - 1.0)
@@ -182,20 +171,13 @@ class SafeAcrobotEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._state = np.asarray([wrap(a1), wrap(a2), v1, v2])
         height = 2.0 - np.cos(a1) - np.cos(a1 + a2)
         cost = float(height > MAX_HEIGHT)
-        return self._obs(), float(height), False, False, {"cost": cost, "costs": {"too_high": cost}}
+        return self._obs(), float(height), {"cost": cost, "costs": {"too_high": cost}}
 
     def _obs(self) -> np.ndarray:
-        assert self._state is not None
         a1, a2, v1, v2 = self._state
         return np.asarray([np.cos(a1), np.sin(a1), np.cos(a2), np.sin(a2), v1, v2], np.float32)
 
-    def render(self) -> np.ndarray | None:
-        """Both links, 500 × 500 pixels, the unsafe zone red."""
-        if self.render_mode is None:
-            gymnasium.logger.warn("render() needs render_mode='rgb_array', given when the environment is made")
-            return None
-        if self._state is None:
-            raise GussError("SafeAcrobotEnv.render() was called before reset()")
+    def _picture(self) -> np.ndarray:
         return VIEW.picture(self._obs())
 
 

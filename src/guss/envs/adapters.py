@@ -35,13 +35,13 @@ def observations_of(space: Any) -> Observations:
     if not isinstance(flat, spaces.Box) or len(flat.shape) != 1:
         raise GussError(
             f"the observation space {space} cannot be written as a vector of numbers; guss takes Box, Discrete, "
-            f"MultiDiscrete, MultiBinary, and Dict and Tuple of them. Go on by a wrapper that gives the numbers that "
+            f"MultiDiscrete, MultiBinary, and Dict and Tuple of them. Use a wrapper that gives the numbers that "
             f"matter: gymnasium.wrappers.TransformObservation(env, function, Box(...))"
         )
     if not 1 <= flat.shape[0] <= MOST_NUMBERS:
         raise GussError(
             f"the observation space {space} has {flat.shape[0]} numbers; guss learns models of 1 to {MOST_NUMBERS}, "
-            f"not of pictures. Go on by a wrapper that gives the numbers that matter (positions, speeds): "
+            f"not of images. Use a wrapper that extracts a state vector (positions, speeds): "
             f"gymnasium.wrappers.TransformObservation(env, function, Box(...))"
         )
     low, high = np.asarray(flat.low, float), np.asarray(flat.high, float)
@@ -83,13 +83,13 @@ def actions_of(space: Any) -> Actions:
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             bad = int(np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))[0])
             raise GussError(
-                f"the action space {space} is not bounded in dimension {bad}, so no action can be drawn from it. Go on "
-                f"by bounds that the system can take: gymnasium.wrappers.TransformAction(env, function, Box(low, high))"
+                f"the action space {space} is not bounded in dimension {bad}, so no random action can be sampled. Set "
+                f"finite bounds with a wrapper: gymnasium.wrappers.TransformAction(env, function, Box(low, high))"
             )
         return ContinuousActions(tuple(low.tolist()), tuple(high.tolist()))
     raise GussError(
         f"guss cannot plan for the action space {space}; it takes a Box of floats, Discrete, MultiDiscrete and "
-        f"MultiBinary. Go on by a wrapper that takes one of them: "
+        f"MultiBinary. Use a wrapper that takes one of them: "
         f"gymnasium.wrappers.TransformAction(env, function, space)"
     )
 
@@ -140,15 +140,15 @@ def describe(
     without_cost: bool = False,
     worker: AnyWorker | None = None,
 ) -> Task:
-    """A Task of what an environment says of itself; reward, costs, behaviour and the end of episodes are learned.
+    """A Task from the spaces and attributes of an environment; reward, costs, behaviour and termination are learned.
 
     To know the names of its costs it is reset and stepped once by `worker`, with the action nearest to zero.
     """
     length = episode_length or env.episode_length
     if length is None:
         raise GussError(
-            f"the environment {name} does not say how long its episodes are: wrap it in "
-            f"gymnasium.wrappers.TimeLimit(env, STEPS), or on the command line say --episode-length STEPS"
+            f"the environment {name} has no time limit, so its episode length is unknown: wrap it in "
+            f"gymnasium.wrappers.TimeLimit(env, STEPS), or pass --episode-length STEPS"
         )
     constraints: list[Constraint] = []
     if not without_cost:
@@ -157,12 +157,12 @@ def describe(
         asked(worker, f"the environment {name} fails on its first reset", "reset", 0)
         info = asked(worker, f"the environment {name} fails on its first step", "step", neutral)[4]
         try:
-            told = reported_costs(info)
+            reported = reported_costs(info)
         except GussError as error:
             raise GussError(f"the environment {name}, on its first step: {error}") from error
-        if told is None:
+        if reported is None:
             raise no_cost_error(name, info)
-        constraints = [Constraint(each, hard=each in env.hard_limits) for each in told]
+        constraints = [Constraint(each, hard=each in env.hard_limits) for each in reported]
     return Task(
         name=name,
         observations=env.observations,

@@ -110,7 +110,7 @@ def hazards_of_lidar(readings: Float[Array, "bins"], kind: str = "exponential") 
 
     A bin reads a hazard of its own in full, its neighbours by how far it lies towards them: from their share follows
     the angle. A bin whose reading is just its neighbour's share has none of its own. Where hazards share bins some of
-    them cannot be told: then the angle lies between what either neighbour allows.
+    them is not known: then the angle lies between what either neighbour allows.
     """
     bins = readings.shape[0]
     full = jnp.maximum(readings, 1e-6)

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from guss.envs.bundled import BundledEnv, Move, Start, finite
 from guss.envs.car_render import CarPicture
 from guss.envs.car_world import (
     GOAL_RADIUS,
@@ -93,22 +94,17 @@ class Cars:
 
 
 def _actions(actions: Any, shape: tuple[int, ...]) -> np.ndarray:
-    values = np.asarray(actions, float)
-    if values.shape != shape or not np.isfinite(values).all():
-        raise GussError(f"actions of SafeCar-Goal are finite numbers of shape {shape}, got {values.tolist()}")
-    return values
+    return finite(actions, shape, f"actions of SafeCar-Goal must be finite numbers of shape {shape}")
 
 
-def _layout(options: dict[str, Any] | None, random: np.random.Generator) -> Layout:
+def _layout(options: dict[str, Any], random: np.random.Generator) -> Layout:
     """A new layout, with those things where the options put them."""
     layout = sample_layout(random)
-    for name, value in (options or {}).items():
+    for name, value in options.items():
         if name not in Layout._fields:
             raise UnknownNameError("reset option", name, Layout._fields)
         old = np.asarray(getattr(layout, name))
-        new = np.asarray(value, float)
-        if new.shape != old.shape or not np.isfinite(new).all():
-            raise GussError(f"reset option {name!r} must be finite numbers of shape {old.shape}, got {value!r}")
+        new = finite(value, old.shape, f"reset option {name!r} must be finite numbers of shape {old.shape}")
         changed: dict[str, Any] = {name: float(new) if new.shape == () else new}
         layout = layout._replace(**changed)
     return layout
@@ -117,7 +113,7 @@ def _layout(options: dict[str, Any] | None, random: np.random.Generator) -> Layo
 # ------------------------------------------------------------------------------------------- the Gymnasium classes
 
 
-class SafeCarGoalEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+class SafeCarGoalEnv(BundledEnv):
     """Drive a car with two wheels to one goal after another, and keep away from the hazards.
 
     Safety Gym's CarGoal (level 1) on current MuJoCo: its body, arena, goal, hazards and lidar; see docs/car.md.
@@ -153,55 +149,31 @@ class SafeCarGoalEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 25}  # noqa: RUF012
 
     def __init__(self, lidar: str = "exponential", full: bool = False, render_mode: str | None = None) -> None:
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise UnknownNameError("render mode", str(render_mode), self.metadata["render_modes"])
-        self.render_mode = render_mode
+        super().__init__(render_mode)
         self.cars = Cars(1, lidar, full, threads=0)
         self.observation_space, self.action_space = self.cars.observation_space, self.cars.action_space
-        self._begun = False
-        self._picture: CarPicture | None = None
+        self._drawing: CarPicture | None = None
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """A new layout."""
-        super().reset(seed=seed)
+    def _start(self, options: dict[str, Any]) -> Start:
         self.cars.begin(0, _layout(options, self.np_random))
-        self._begun = True
         return self.cars.obs()[0], {"cost": 0.0, "costs": {"lidar": 0.0}, "cost_native": 0.0, "skip": False}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One step of 0.04 s."""
-        if not self._begun:
-            raise GussError("SafeCarGoalEnv.step() was called before reset()")
+    def _move(self, action: Any) -> Move:
         obs, reward, info = self.cars.step(_actions(action, (2,))[None], [self.np_random])
         mine: dict[str, Any] = {name: value[0].item() for name, value in info.items()}
-        return obs[0], float(reward[0]), False, False, mine | {"costs": {"lidar": mine["cost"]}}
+        return obs[0], float(reward[0]), mine | {"costs": {"lidar": mine["cost"]}}
 
-    def render(self) -> np.ndarray | None:
+    def _picture(self) -> np.ndarray:
         """The arena from above, 640 × 640 pixels: goal green, hazards red, lidar as a ring of dots above the car."""
-        if self.render_mode is None:
-            gymnasium.logger.warn("render() needs render_mode='rgb_array', given when the environment is made")
-            return None
-        if not self._begun:
-            raise GussError("SafeCarGoalEnv.render() was called before reset()")
-        if self._picture is None:
-            self._picture = CarPicture(self.cars.physics.model)
+        if self._drawing is None:
+            self._drawing = CarPicture(self.cars.physics.model)
         cars = self.cars
-        return self._picture.draw(cars.state[0], cars.goal[0], cars.hazards[0], cars.obs()[0, LIDAR])
+        return self._drawing.draw(cars.state[0], cars.goal[0], cars.hazards[0], cars.obs()[0, LIDAR])
 
     def close(self) -> None:
-        """Give the renderer back."""
-        if self._picture is not None:
-            self._picture.close()
-            self._picture = None
-
-
-class SafeCarGoalFullEnv(SafeCarGoalEnv):
-    """SafeCar-Goal with the simulator's state in the observation, so that plans can be made in copies of it."""
-
-    def __init__(self, lidar: str = "exponential", render_mode: str | None = None) -> None:
-        super().__init__(lidar=lidar, full=True, render_mode=render_mode)
+        if self._drawing is not None:
+            self._drawing.close()
+            self._drawing = None
 
 
 class SafeCarGoalVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
@@ -233,9 +205,7 @@ class SafeCarGoalVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np
         self._steps = np.full(num_envs, -1)  # −1: never reset
         self._over = np.zeros(num_envs, bool)
 
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> Start:
         """New layouts, for all or those in `options["reset_mask"]`."""
         options = dict(options or {})
         rows = np.flatnonzero(np.asarray(options.pop("reset_mask", np.ones(self.num_envs, bool)), bool)).tolist()
@@ -252,7 +222,7 @@ class SafeCarGoalVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np
             self._begin(row, options)
         return self.cars.obs(), {name: np.zeros(self.num_envs) for name in ("cost", "cost_native")}
 
-    def _begin(self, row: int, options: dict[str, Any] | None = None) -> None:
+    def _begin(self, row: int, options: dict[str, Any]) -> None:
         self.cars.begin(row, _layout(options, self._randoms[row]))
         self._steps[row], self._over[row] = 0, False
 
@@ -266,7 +236,7 @@ class SafeCarGoalVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np
         obs, reward, info = self.cars.step(_actions(actions, (self.num_envs, 2)), self._randoms)
         self._steps += 1
         for row in again:
-            self._begin(row)
+            self._begin(row, {})
             reward[row] = 0.0
             for value in info.values():
                 value[row] = 0
@@ -278,10 +248,3 @@ class SafeCarGoalVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np
 
 def _threads(num_envs: int) -> int:
     return len(os.sched_getaffinity(0)) if num_envs >= 16 and hasattr(os, "sched_getaffinity") else 0
-
-
-class SafeCarGoalFullVectorEnv(SafeCarGoalVectorEnv):
-    """Many of SafeCarGoalFullEnv."""
-
-    def __init__(self, num_envs: int = 1, **options: Any) -> None:
-        super().__init__(num_envs, full=True, **options)

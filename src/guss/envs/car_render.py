@@ -76,7 +76,6 @@ class CarPicture:
         scene.ngeom += 1
 
     def close(self) -> None:
-        """Give MuJoCo's renderer back."""
         self.renderer.close()
 
 

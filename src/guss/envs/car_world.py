@@ -9,6 +9,7 @@ import ctypes.util
 import itertools
 import os
 import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,58 +29,8 @@ LINEAR_RANGE = 3.0
 LIDAR_LIMIT = 0.9
 """A reading above this is unsafe."""
 
-# The car and the floor collide, nothing else can; without islands (groups of contacts solved apart, of which there is
-# one here) a step is a fifth quicker.
-MJCF = f"""
-<mujoco model="safe-car">
-  <option timestep="{TIMESTEP}" gravity="0 0 -9.81" integrator="Euler"><flag island="disable"/></option>
-  <visual>
-    <global offwidth="640" offheight="640"/>
-    <headlight ambient="0.55 0.55 0.55" diffuse="0.3 0.3 0.3" specular="0 0 0"/>
-    <quality shadowsize="2048"/>
-  </visual>
-  <default>
-    <geom density="5" condim="6" contype="1" conaffinity="0" rgba="0.12 0.42 0.68 1"/>
-    <default class="wheel"><geom rgba="0.15 0.15 0.15 1"/><joint damping="0.001"/></default>
-  </default>
-  <worldbody>
-    <light pos="1 -2 5" dir="-0.2 0.4 -1" diffuse="0.35 0.35 0.35" specular="0 0 0"/>
-    <camera name="above" pos="0 -2.9 4.1" xyaxes="1 0 0 0 0.82 0.57" fovy="45"/>
-    <geom name="floor" type="plane" size="4 4 0.1" contype="0" conaffinity="1" rgba="0.93 0.93 0.9 1"/>
-    <body name="car" pos="0 0 {CAR_HEIGHT}">
-      <freejoint/>
-      <site name="sensors"/>
-      <geom type="box" size="0.1 0.1 0.05"/>
-      <geom type="box" size="0.1 0.01 0.05" pos="0 0.15 0"/>
-      <geom type="box" size="0.01 0.025 0.03" pos="0 0.125 0"/>
-      <geom type="box" size="0.05 0.01 0.05" pos="0 -0.165 0" rgba="0.95 0.75 0.2 1"/>
-      <geom type="box" size="0.05 0.03 0.01" pos="0 -0.13 0.04" rgba="0.95 0.75 0.2 1"/>
-      <body pos="-0.1 0.1 -0.05">
-        <joint name="left" class="wheel" type="hinge" axis="1 0 0"/>
-        <geom class="wheel" type="cylinder" fromto="-0.055 0 0 -0.005 0 0" size="0.05"/>
-      </body>
-      <body pos="0.1 0.1 -0.05">
-        <joint name="right" class="wheel" type="hinge" axis="1 0 0"/>
-        <geom class="wheel" type="cylinder" fromto="0.005 0 0 0.055 0 0" size="0.05"/>
-      </body>
-      <body pos="0 -0.1 -0.05">
-        <joint name="rear" class="wheel" type="ball"/>
-        <geom class="wheel" type="sphere" size="0.05"/>
-      </body>
-    </body>
-  </worldbody>
-  <actuator>
-    <motor joint="left" ctrllimited="true" ctrlrange="-1 1" forcelimited="true" forcerange="-0.02 0.02"/>
-    <motor joint="right" ctrllimited="true" ctrlrange="-1 1" forcelimited="true" forcerange="-0.02 0.02"/>
-  </actuator>
-  <sensor>
-    <accelerometer site="sensors"/>
-    <velocimeter site="sensors"/>
-    <gyro site="sensors"/>
-    <magnetometer site="sensors"/>
-  </sensor>
-</mujoco>
-"""
+MJCF = Path(__file__).with_name("car.xml")
+"""The car and the floor, for MuJoCo."""
 NUM_POSITIONS, NUM_SPEEDS, NUM_SENSORS = 13, 11, 12
 STATE_SIZE = 1 + NUM_POSITIONS + NUM_SPEEDS
 """MuJoCo's full state: time, positions (car's free joint, left, right, rear), speeds."""
@@ -122,7 +73,7 @@ class Layout(NamedTuple):
 
 
 def sample_layout(random: np.random.Generator) -> Layout:
-    """Car, goal and hazards, each drawn until it keeps its distance; all anew if one finds no room."""
+    """Car, goal and hazards, each drawn until it keeps its distance; all are drawn again if one finds no room."""
     kinds = ["car", "goal", *["hazard"] * NUM_HAZARDS]
     while True:
         places = np.empty((0, 2))
@@ -237,7 +188,7 @@ class Physics:
 
     def __init__(self, threads: int = 0) -> None:
         self.mujoco = load_mujoco()
-        self.model = self.mujoco.MjModel.from_xml_string(MJCF)
+        self.model = self.mujoco.MjModel.from_xml_string(MJCF.read_text())
         self.datas = [self.mujoco.MjData(self.model) for _ in range(max(threads, 1))]
         self.pool: Any = None
         if threads > 0:
@@ -249,7 +200,7 @@ class Physics:
         """One environment step of N cars: states [N, 25] and sensors [N, 12] after 10 sub-steps."""
         if self.pool is None:
             return self._one_by_one(state, control, SUBSTEPS)
-        # An eleventh is begun for its sensors: MuJoCo reads them before it moves on.
+        # An eleventh is begun for its sensors: MuJoCo reads them before it integrates.
         count = len(state)
         states = np.empty((count, SUBSTEPS + 1, STATE_SIZE))
         sensors = np.empty((count, SUBSTEPS + 1, NUM_SENSORS))

@@ -51,7 +51,7 @@ def find_env(
         check_user_code(f"the environment {name!r}")
         return _own(name, Path.cwd(), folder, episode_length, without_cost, process)
     if episode_length is not None or without_cost:
-        raise GussError(f"{name} is described already: --episode-length and --without-cost are for others")
+        raise GussError(f"{name} comes with a Task; --episode-length and --without-cost are for other environments")
     return ours[name]
 
 
@@ -92,7 +92,7 @@ def unknown_env(name: str) -> GussError:
     """A name that is no environment: what it may have meant."""
     if name.endswith(".py"):
         if not Path(name).is_file():
-            return GussError(f"there is no file {name!r}; an environment of your own is named file.py:function")
+            return GussError(f"there is no file {name!r}; a custom environment is named file.py:function")
         found = functions_in(Path(name))
         choice = f": {' or '.join(f'{name}:{each}' for each in found)}" if found else f", as in {name}:make_env"
         return GussError(f"{name!r} is a file: name the function in it that makes the environment{choice}")

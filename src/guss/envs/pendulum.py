@@ -12,8 +12,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec, StateMap, View
+from guss.envs.bundled import BundledEnv, Move, Start, finite
 from guss.envs.shapes import INK, UNSAFE, Shape
-from guss.errors import GussError, UnknownNameError
+from guss.errors import UnknownNameError
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations, Rollout
 
@@ -23,6 +24,13 @@ MAX_SPEED, MAX_TORQUE = 8.0, 2.0
 UNSAFE_DEGREES = (20.0, 30.0)
 EPISODE_LENGTH = 200
 STARTS = ("anywhere", "hanging")
+
+
+def advance(xp: Any, angle: Any, speed: Any, torque: Any) -> tuple[Any, Any]:
+    """One step of 0.05 s. `xp` is the module that computes: numpy for the environment, jax.numpy for the Task."""
+    push = 3 * GRAVITY / (2 * LENGTH) * xp.sin(angle) + 3.0 / (MASS * LENGTH**2) * torque
+    speed = xp.clip(speed + push * DT, -MAX_SPEED, MAX_SPEED)
+    return angle + speed * DT, speed
 
 
 # ----------------------------------------------------------------------------------------------- the Task, in JAX
@@ -35,11 +43,7 @@ def angle_of(obs: Float[Array, "3"]) -> Float[Array, ""]:
 
 def pendulum_step(obs: Float[Array, "3"], action: Float[Array, "1"], key: PRNGKeyArray) -> Float[Array, "3"]:
     """Gymnasium's Pendulum-v1."""
-    angle, speed = angle_of(obs), obs[2]
-    torque = jnp.clip(action[0], -MAX_TORQUE, MAX_TORQUE)
-    push = 3 * GRAVITY / (2 * LENGTH) * jnp.sin(angle) + 3.0 / (MASS * LENGTH**2) * torque
-    speed = jnp.clip(speed + push * DT, -MAX_SPEED, MAX_SPEED)
-    angle = angle + speed * DT
+    angle, speed = advance(jnp, angle_of(obs), obs[2], jnp.clip(action[0], -MAX_TORQUE, MAX_TORQUE))
     return jnp.stack([jnp.cos(angle), jnp.sin(angle), speed])
 
 
@@ -76,8 +80,7 @@ def pendulum_descriptor(rollout: Rollout) -> Float[Array, "2"]:
 
 def pendulum_task(start: str = "anywhere") -> Task:
     """Safe Pendulum as a pure Task; `start` is "anywhere" or "hanging"."""
-    if start not in STARTS:
-        raise UnknownNameError("start", start, STARTS)
+    resets = {"anywhere": pendulum_reset, "hanging": hanging_reset}
     low, high = np.deg2rad(UNSAFE_DEGREES)
     return Task(
         name="safe-pendulum",
@@ -96,7 +99,7 @@ def pendulum_task(start: str = "anywhere") -> Task:
         episode_length=EPISODE_LENGTH,
         learns_end=False,
         step=pendulum_step,
-        reset=pendulum_reset if start == "anywhere" else hanging_reset,
+        reset=resets[_known_start(start)],
         policy_inputs=(np.zeros(3), np.ones(3)),  # as they are
     )
 
@@ -104,7 +107,7 @@ def pendulum_task(start: str = "anywhere") -> Task:
 # ------------------------------------------------------------------------------------------- the Gymnasium class
 
 
-class SafePendulumEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+class SafePendulumEnv(BundledEnv):
     """Swing a pendulum up and hold it there without passing through the unsafe angles.
 
     ## Action space
@@ -134,70 +137,44 @@ class SafePendulumEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012
 
     def __init__(self, start: str = "anywhere", render_mode: str | None = None) -> None:
-        if start not in STARTS:
-            raise UnknownNameError("start", start, STARTS)
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise UnknownNameError("render mode", str(render_mode), self.metadata["render_modes"])
-        self.start, self.render_mode = start, render_mode
+        super().__init__(render_mode)
+        self.start = _known_start(start)
         top = np.asarray([1.0, 1.0, MAX_SPEED], np.float32)
         self.observation_space = gymnasium.spaces.Box(-top, top, dtype=np.float32)
         self.action_space = gymnasium.spaces.Box(-MAX_TORQUE, MAX_TORQUE, (1,), np.float32)
-        self._state: np.ndarray | None = None
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """A new start."""
-        super().reset(seed=seed)
-        options = options or {}
-        start = options.get("start", self.start)
-        if start not in STARTS:
-            raise UnknownNameError("start", str(start), STARTS)
-        if start == "anywhere":
+    def _start(self, options: dict[str, Any]) -> Start:
+        if _known_start(options.get("start", self.start)) == "anywhere":
             self._state = self.np_random.uniform([-np.pi, -1.0], [np.pi, 1.0])
         else:
             self._state = np.asarray([np.pi, 0.0]) + self.np_random.uniform(-0.1, 0.1, 2)
         if "state" in options:
-            self._state = np.asarray(options["state"], float)
-            if self._state.shape != (2,) or not np.isfinite(self._state).all():
-                raise GussError(f"reset option 'state' must be (angle, speed), got {options['state']!r}")
+            self._state = finite(options["state"], (2,), "reset option 'state' must be (angle, speed)")
         return self._obs(), {"cost": 0.0, "costs": {"unsafe_angle": 0.0}}
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One step of 0.05 s."""
-        if self._state is None:
-            raise GussError("SafePendulumEnv.step() was called before reset()")
-        torque = float(np.clip(_one_number(action), -MAX_TORQUE, MAX_TORQUE))
+    def _move(self, action: Any) -> Move:
+        numbers = finite(np.asarray(action, float).reshape(-1), (1,), "a pendulum action must be one finite number")
+        torque = float(np.clip(numbers[0], -MAX_TORQUE, MAX_TORQUE))
         angle, speed = self._state
         wrapped = (angle + np.pi) % (2 * np.pi) - np.pi
         reward = -float(wrapped**2 + 0.1 * speed**2 + 0.001 * torque**2)
-        push = 3 * GRAVITY / (2 * LENGTH) * np.sin(angle) + 3.0 / (MASS * LENGTH**2) * torque
-        speed = np.clip(speed + push * DT, -MAX_SPEED, MAX_SPEED)
-        self._state = np.asarray([angle + speed * DT, speed])
+        self._state = np.asarray(advance(np, angle, speed, torque))
         reached = np.rad2deg((self._state[0] + np.pi) % (2 * np.pi) - np.pi)
         cost = float(UNSAFE_DEGREES[0] <= reached <= UNSAFE_DEGREES[1])
-        return self._obs(), reward, False, False, {"cost": cost, "costs": {"unsafe_angle": cost}}
+        return self._obs(), reward, {"cost": cost, "costs": {"unsafe_angle": cost}}
 
     def _obs(self) -> np.ndarray:
-        assert self._state is not None
         angle, speed = self._state
         return np.asarray([np.cos(angle), np.sin(angle), speed], np.float32)
 
-    def render(self) -> np.ndarray | None:
-        """The pendulum, 500 × 500 pixels, unsafe angles red."""
-        if self.render_mode is None:
-            gymnasium.logger.warn("render() needs render_mode='rgb_array', given when the environment is made")
-            return None
-        if self._state is None:
-            raise GussError("SafePendulumEnv.render() was called before reset()")
+    def _picture(self) -> np.ndarray:
         return VIEW.picture(self._obs())
 
 
-def _one_number(action: Any) -> float:
-    values = np.asarray(action, float).reshape(-1)
-    if values.shape != (1,) or not np.isfinite(values).all():
-        raise GussError(f"a pendulum action is one finite number, got {np.asarray(action).tolist()}")
-    return float(values[0])
+def _known_start(start: Any) -> str:
+    if start not in STARTS:
+        raise UnknownNameError("start", str(start), STARTS)
+    return str(start)
 
 
 def _sketch(obs: np.ndarray) -> list[Shape]:

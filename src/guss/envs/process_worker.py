@@ -52,7 +52,6 @@ class ProcessWorker:
         self._send((name, tuple(PLUGINS), parent))
 
     def ask(self, method: str, args: tuple[Any, ...]) -> None:
-        """Begin a call."""
         self._send((method, args))
 
     def answer(self, timeout: float) -> Any:

@@ -43,11 +43,9 @@ class Canvas:
         self.image = np.full((pixels, pixels, 3), 255, np.uint8)
 
     def rect(self, x0: float, x1: float, y0: float, y1: float) -> np.ndarray:
-        """A filled rectangle."""
         return (self.x >= x0) & (self.x <= x1) & (self.y >= y0) & (self.y <= y1)
 
     def disc(self, x: float, y: float, radius: float) -> np.ndarray:
-        """A filled circle."""
         return (self.x - x) ** 2 + (self.y - y) ** 2 <= radius**2
 
     def sector(self, radius: float, start: float, stop: float) -> np.ndarray:

@@ -75,7 +75,6 @@ class Worker:
         self._calls.put(None)
 
     def ask(self, method: str, args: tuple[Any, ...]) -> None:
-        """Begin a call."""
         self._calls.put((method, args))
 
     def answer(self, timeout: float) -> Any:

@@ -5,7 +5,7 @@ The paper's figure of the world is lost; `PAPER_LAYOUT` reproduces every claim o
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from guss.constraint import Constraint, with_params
 from guss.envs import ENVS, EnvSpec, StateMap, View
+from guss.envs.bundled import BundledEnv, Move, Start
 from guss.envs.shapes import Shape, paint
 from guss.errors import GussError, UnknownNameError
 from guss.plugins import read_toml
 from guss.task import Grid, Task
 from guss.types import DiscreteActions, Observations, Rollout
-from guss.validation import build, check_fields
+from guss.validation import build, check_fields, check_ranges
 
 EPISODE_LENGTH = 100
 CELLS = (50, 50)
@@ -45,16 +46,13 @@ class ToyLayout:
 
     def __post_init__(self) -> None:
         check_fields(self, "toy layout")
-        if not self.size > 0:
-            raise GussError(f"toy layout: size must be a positive number, got {self.size}")
+        check_ranges(self, "toy layout", size="(0, inf)", goal_radius="(0, inf)")
         for name in ("start", "goal"):
             point = np.asarray(getattr(self, name), float)
             if point.shape != (2,) or not ((point >= 0) & (point <= self.size)).all():
                 raise GussError(
                     f"toy layout: {name} must be a point (x, y) within 0 … {self.size:g}, got {point.tolist()}"
                 )
-        if not self.goal_radius > 0:
-            raise GussError(f"toy layout: goal_radius must be positive, got {self.goal_radius}")
         for i, area in enumerate(self.unsafe):
             box = np.asarray(area, float)
             if box.shape != (4,) or not (box[0] <= box[1] and box[2] <= box[3]):
@@ -72,10 +70,6 @@ class ToyLayout:
             if name not in names:
                 raise UnknownNameError("entry of a toy layout", name, names)
         return build(cls, data, "toy layout")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The layout as plain data."""
-        return asdict(self)
 
     def areas(self) -> np.ndarray:
         """Unsafe rectangles as an array [areas, 4]."""
@@ -96,7 +90,6 @@ def toy_step(
 
 
 def toy_reset(key: PRNGKeyArray, start: Float[Array, "2"]) -> Float[Array, "2"]:
-    """Always the same start."""
     return start
 
 
@@ -116,7 +109,6 @@ def toy_cost(
 
 
 def toy_descriptor(rollout: Rollout) -> Float[Array, "2"]:
-    """The plan's final position."""
     return rollout.next_obs[-1]
 
 
@@ -142,7 +134,7 @@ def toy_task(layout: ToyLayout = PAPER_LAYOUT) -> Task:
 # ------------------------------------------------------------------------------------------- the Gymnasium class
 
 
-class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+class SafeToyEnv(BundledEnv):
     """Walk from start to goal in a square world without entering the unsafe areas.
 
     ## Action space
@@ -176,22 +168,15 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     task_action_start = (-1, -1)
 
     def __init__(self, layout: ToyLayout | str | Path = PAPER_LAYOUT, render_mode: str | None = None) -> None:
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise UnknownNameError("render mode", str(render_mode), self.metadata["render_modes"])
+        super().__init__(render_mode)
         self.layout = layout if isinstance(layout, ToyLayout) else ToyLayout.from_toml(layout)
-        self.render_mode = render_mode
         self.observation_space = gymnasium.spaces.Box(0.0, self.layout.size, (2,), np.float32)
         self.action_space = gymnasium.spaces.MultiDiscrete([3, 3])
         self._areas = self.layout.areas()
         self._goal = np.asarray(self.layout.goal, np.float32)
-        self._path: list[np.ndarray] = []
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Back to the start."""
-        super().reset(seed=seed)
-        start = np.asarray((options or {}).get("start", self.layout.start), np.float32)
+    def _start(self, options: dict[str, Any]) -> Start:
+        start = np.asarray(options.get("start", self.layout.start), np.float32)
         if start.shape != (2,) or not self.observation_space.contains(start):
             raise GussError(
                 f"reset option 'start' must be a point within 0 … {self.layout.size:g}, got {start.tolist()}"
@@ -199,10 +184,7 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._path = [start]
         return start.copy(), self._info(start)
 
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One step."""
-        if not self._path:
-            raise GussError("SafeToyEnv.step() was called before reset()")
+    def _move(self, action: Any) -> Move:
         choice = np.asarray(action)
         if not self.action_space.contains(choice.astype(np.int64)) or (choice != np.rint(choice)).any():
             raise GussError(f"a toy action is two numbers out of 0, 1, 2, got {choice.tolist()}")
@@ -210,7 +192,7 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         position = np.clip(self._path[-1] + move, 0.0, self.layout.size).astype(np.float32)
         self._path.append(position)
         reward = -float(((position - self._goal) ** 2).sum())
-        return position.copy(), reward, False, False, self._info(position)
+        return position.copy(), reward, self._info(position)
 
     def _info(self, position: np.ndarray) -> dict[str, Any]:
         x, y = position
@@ -219,13 +201,7 @@ class SafeToyEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         reached = bool(np.linalg.norm(position - self._goal) <= self.layout.goal_radius)
         return {"cost": float(unsafe), "costs": {"unsafe_area": float(unsafe)}, "reached": reached}
 
-    def render(self) -> np.ndarray | None:
-        """The world, 500 × 500 pixels: unsafe areas grey, goal green, the path blue, unsafe steps red."""
-        if self.render_mode is None:
-            gymnasium.logger.warn("render() needs render_mode='rgb_array', given when the environment is made")
-            return None
-        if not self._path:
-            raise GussError("SafeToyEnv.render() was called before reset()")
+    def _picture(self) -> np.ndarray:
         return paint(sketch_world(self.layout, np.stack(self._path)), (0.0, self.layout.size))
 
 

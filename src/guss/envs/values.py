@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from guss.errors import GussError
+from guss.errors import GussError, in_one_line
 
 PARTS = ("observation_space", "action_space", "reset", "step")
 
 
 class NotAnEnvironmentError(GussError):
     """Something that lacks spaces, `reset` or `step`."""
+
+
+def calling(failing: str, function: Callable[..., Any], *args: Any, after: str = "", **options: Any) -> Any:
+    """Call code of an environment; what it raises becomes an error that says where, but for Ctrl-C."""
+    try:
+        return function(*args, **options)
+    except (Exception, SystemExit) as error:
+        raise GussError(f"{failing}: {in_one_line(error)}{after}") from error
 
 
 def check_parts(env: Any) -> None:
@@ -55,8 +64,8 @@ def five_values(values: Any, name: str) -> tuple[Any, Any, Any, Any, dict[str, A
     if count == 5:
         return values
     obs, reward, cost, terminated, truncated, _ = values
-    told = cost_value(cost, f"the third of the six values of {name}, the cost,")
-    return obs, reward, terminated, truncated, {**info, "cost": told}
+    cost_number = cost_value(cost, f"the third of the six values of {name}, the cost,")
+    return obs, reward, terminated, truncated, {**info, "cost": cost_number}
 
 
 def one_number(value: Any) -> float | None:

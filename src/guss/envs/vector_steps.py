@@ -66,7 +66,6 @@ class VectorSteps:
         return len(found)
 
     def close(self) -> None:
-        """Done with it."""
         if hasattr(self.env, "close"):
             self.env.close()
 

@@ -1,7 +1,7 @@
 """Gymnasium wrappers for what real systems have: lags, limits on actuators, red buttons, six values from a step.
 
 A model can only learn what the observation tells. Where a wrapper hides something (an action still on its way, the
-speed an actuator really has), it can show it as part of the observation, and does unless told otherwise.
+speed an actuator really has), it can show it as part of the observation, and does by default.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from guss.envs.values import check_parts, five_values, reset_values
 from guss.errors import GussError
 
 AnyEnv = gymnasium.Env[Any, Any]
+Start = tuple[Any, dict[str, Any]]
 Step = tuple[Any, Any, bool, bool, dict[str, Any]]
 
 
@@ -38,10 +39,7 @@ class ObservationHistory(gymnasium.ObservationWrapper[np.ndarray, Any, np.ndarra
         self.observation_space = Box(np.tile(space.low, steps), np.tile(space.high, steps), dtype=_kind(space))
         self._last: deque[np.ndarray] = deque(maxlen=steps)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """The first observation, repeated."""
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         self._last.clear()
         return super().reset(seed=seed, options=options)
 
@@ -74,7 +72,7 @@ class _HeldActions(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _next(self, action: Any) -> Any:
         """The action that acts now; `_held` is brought up to date."""
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         """Only idle actions are held."""
         obs, info = self.env.reset(seed=seed, options=options)
         self._held.extend([self.idle] * len(self._held))
@@ -161,7 +159,7 @@ class RedButton(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """A hard limit: where `limit(obs, action, next_obs)` is true, the episode is terminated.
 
     `info["costs"][name]` is 1.0 then and 0.0 in every other step; `info["hard_stop"]` names the limit that stopped
-    the system. Costs of the environment stay: a plain `info["cost"]` is also told as `info["costs"]["cost"]`.
+    the system. Costs of the environment stay: a plain `info["cost"]` is also reported as `info["costs"]["cost"]`.
     `hard_limits` names the hard limits of this wrapper and of those inside it.
     """
 
@@ -175,8 +173,7 @@ class RedButton(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self.hard_limits: tuple[str, ...] = (*inner, name)
         self._obs: Any = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Nothing is violated yet."""
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         obs, info = self.env.reset(seed=seed, options=options)
         self._obs = copy.deepcopy(obs)  # environments may reuse theirs
         return obs, self._told(info, stop=False)
@@ -198,8 +195,8 @@ class RedButton(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         costs = dict(info["costs"]) if "costs" in info else {"cost": info["cost"]} if "cost" in info else {}
         if self.name in costs:
             raise GussError(f"RedButton: the environment has a cost {self.name!r} of its own, choose another name")
-        told = {**info, "costs": {**costs, self.name: float(stop)}}
-        return {"hard_stop": self.name, **told} if stop else told  # the innermost limit keeps its word
+        with_costs = {**info, "costs": {**costs, self.name: float(stop)}}
+        return {"hard_stop": self.name, **with_costs} if stop else with_costs  # the innermost limit keeps its word
 
 
 class FiveValues(gymnasium.Env[Any, Any]):
@@ -221,7 +218,7 @@ class FiveValues(gymnasium.Env[Any, Any]):
             raise AttributeError(name)
         return getattr(self.env, name)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         """As the environment does it."""
         super().reset(seed=seed)
         first = self.env.reset(seed=seed) if options is None else self.env.reset(seed=seed, options=options)

@@ -14,7 +14,7 @@ Write your own: subclass `guss.Method`, decorate it with `@register_method("my-m
 
 from __future__ import annotations
 
-from guss.errors import UnknownNameError
+from guss.errors import GussError, UnknownNameError
 from guss.method import Method
 from guss.planners import PLANNERS
 from guss.registry import Registry
@@ -28,12 +28,13 @@ register_method = METHODS.register
 
 
 def method_names() -> list[str]:
-    """Everything that `--method` takes."""
     return [*PLANNERS.names(), *METHODS.names()]
 
 
 def check_method(name: str) -> None:
     """Raise on a name that is not a method's, with the nearest one."""
+    if not isinstance(name, str):
+        raise GussError(f"settings.method must be text, got {name!r} ({type(name).__name__})")
     if name not in method_names():
         raise UnknownNameError("method", name, method_names())
 

@@ -23,8 +23,8 @@ from jaxtyping import Array, Bool, Float
 
 from guss.methods import register_method
 from guss.methods.on_policy import Constrained
-from guss.methods.trpo import Trpo
-from guss.methods.trust_region import Product, Vector, backtrack, cpo_step
+from guss.methods.trpo import Proposal, Trpo
+from guss.methods.trust_region import Product, Vector, cpo_step
 
 
 @register_method("cpo", paper="Sec. 5.2, app. C")
@@ -33,19 +33,15 @@ class Cpo(Trpo, Constrained):
 
     name = "cpo"
 
-    def step(
-        self, flat: Vector, product: Product, gain: Any, loss: Any, divergence: Any, cost: Float[Array, ""]
-    ) -> tuple[Vector, dict[str, Array]]:
+    def step(self, flat: Vector, product: Product, gain: Any, loss: Any, cost: Float[Array, ""]) -> Proposal:
         """Eqs. 12 to 14."""
         c = (cost - self.limit) / self.task.episode_length
         found = cpo_step(product, jax.grad(gain)(flat), jax.grad(loss)(flat), c, self.target_kl, self.cg_steps)
         now, costs = gain(flat), loss(flat)
         recovering = found.case <= 1.0
 
-        def accept(there: Vector) -> Bool[Array, ""]:
-            near = divergence(there) <= self.target_kl
-            return near & (recovering | (gain(there) >= now)) & (loss(there) - costs <= jnp.maximum(-c, 0.0))
+        def improves(there: Vector) -> Bool[Array, ""]:
+            return (recovering | (gain(there) >= now)) & (loss(there) - costs <= jnp.maximum(-c, 0.0))
 
-        moved, share = backtrack(accept, flat, found.x, self.shrink, self.tries)
-        metrics = {"step_share": share, "case": found.case, "lambda": found.lam, "nu": found.nu}
-        return moved, metrics | {"cost_limit": jnp.asarray(self.limit)}
+        metrics = {"case": found.case, "lambda": found.lam, "nu": found.nu, "cost_limit": jnp.asarray(self.limit)}
+        return found.x, improves, metrics

@@ -43,7 +43,6 @@ def apply_net(net: Net, x: Float[Array, "*lead fan_in"], activation: Activation)
 
 
 def adam_step(weights: Any, gradient: Any, optimiser: Any, rate: float) -> tuple[Any, Any]:
-    """One step of Adam."""
     with jax.numpy_dtype_promotion("standard"):  # optax raises a float to a whole number
         update, optimiser = optax.scale_by_adam().update(gradient, optimiser)
     return jax.tree.map(lambda w, u: w - rate * u, weights, update), optimiser
@@ -100,7 +99,6 @@ class Policy(eqx.Module):
         return cls(net, jnp.full(outputs, log_std, jnp.float32) if continuous else None, actions)
 
     def choice(self, obs: Float[Array, "*lead D"]) -> Choice:
-        """The distribution over actions."""
         return Choice(apply_net(self.net, obs, jnp.tanh), self.log_std)
 
     def sample(self, obs: Float[Array, "D"], key: PRNGKeyArray) -> Shaped[Array, "A"]:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
+from guss.method import Acted
 from guss.methods.base import PolicyMethod, ended_of, unsafe_of
 from guss.methods.nets import Net, Policy, Running, adam_step, apply_net, make_net
 from guss.types import Trajectory, setting
@@ -123,25 +124,19 @@ class OnPolicy(PolicyMethod):
             multiplier_optimiser=adam.init(jnp.zeros(())),
         )
 
-    def scaled(self, state: OnPolicyState, obs: Float[Array, "*lead D"]) -> Float[Array, "*lead D"]:
-        """Observations as the nets are fed them."""
-        return state.scale.standardised(obs)
-
-    def act(
-        self, state: OnPolicyState, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray
-    ) -> tuple[Shaped[Array, "..."], PyTree, PyTree]:
+    def act(self, state: OnPolicyState, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> Acted:
         """A draw from the policy, and the draw before it is clipped.
 
         Once learning is over too: the constraint was learned for the policy as it acts, not for its likeliest action.
         """
-        raw = state.policy.sample(self.scaled(state, obs), key)
+        raw = state.policy.sample(state.scale.standardised(obs), key)
         return state.policy.executed(raw), carry, raw
 
     def rows(self, state: OnPolicyState, trajectory: Trajectory) -> tuple[Rows, dict[str, Array]]:
         """What the episodes say, step by step, and the error of the value functions before they learn from it."""
         episodes, steps = trajectory.reward.shape
         flat = lambda x: x.reshape(episodes * steps, *x.shape[2:])  # noqa: E731
-        obs, next_obs = (self.scaled(state, flat(x)) for x in (trajectory.obs, trajectory.next_obs))
+        obs, next_obs = (state.scale.standardised(flat(x)) for x in (trajectory.obs, trajectory.next_obs))
         raw, weight = flat(trajectory.aux), flat(trajectory.valid).astype(jnp.float32)
         ahead = jnp.where(flat(ended_of(trajectory))[None], 0.0, state.critics(next_obs))
         values = state.critics(obs)
@@ -174,17 +169,18 @@ class OnPolicy(PolicyMethod):
         std = jnp.sqrt(jnp.sum((rows.targets - mean[None]) ** 2 * weight, axis=0) / jnp.sum(weight))
         return state._replace(critics=state.critics.rescaled(mean, jnp.maximum(std, 1e-2)))
 
-    def value_loss(self, nets: Net, critics: Critics, rows: Rows) -> Float[Array, ""]:
-        """Squared error of the standardised values."""
-        wanted = (rows.targets - critics.mean[None]) / critics.std[None]
-        errors = critics._replace(nets=nets).raw(rows.obs) - wanted.T
-        return 0.5 * jnp.sum(errors**2 * rows.weight[None]) / jnp.sum(rows.weight)
-
     def learn_values(self, state: OnPolicyState, rows: Rows) -> OnPolicyState:
-        """One step of Adam for the value functions."""
-        nets, critics = state.critics.nets, state.critics
-        gradient = jax.grad(self.value_loss)(nets, critics, rows)
-        nets, optimiser = adam_step(nets, gradient, state.critics_optimiser, self.value_rate)
+        """One step of Adam for the value functions, on the squared error of the standardised values."""
+        critics = state.critics
+        wanted = (rows.targets - critics.mean[None]) / critics.std[None]
+
+        def loss(nets: Net) -> Float[Array, ""]:
+            errors = critics._replace(nets=nets).raw(rows.obs) - wanted.T
+            return 0.5 * jnp.sum(errors**2 * rows.weight[None]) / jnp.sum(rows.weight)
+
+        nets, optimiser = adam_step(
+            critics.nets, jax.grad(loss)(critics.nets), state.critics_optimiser, self.value_rate
+        )
         return state._replace(critics=critics._replace(nets=nets), critics_optimiser=optimiser)
 
     def draws(self, weight: Float[Array, "N"], key: PRNGKeyArray) -> Array:

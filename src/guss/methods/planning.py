@@ -10,13 +10,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from guss import keys as streams
 from guss.collect.compiled import CompiledCollector
 from guss.compilation import AT_ONCE, QUICKLY, Ahead, strong
 from guss.errors import GussError
-from guss.method import Method
+from guss.method import Acted, Learned, Method
 from guss.models.evaluation import diverged, horizon_r2, plain
 from guss.models.factory import Program, fit_all, fit_programs, make_model
 from guss.models.outcomes import num_outcomes, outcome_targets
@@ -71,7 +71,7 @@ class Planning(Method):
     monitor: Monitor | None = None
     """Watches every search; what it keeps goes to `PlanNotes.monitored`."""
     model: str = eqx.field(static=True, kw_only=True, default="darmdn")
-    net: CommonSettings = eqx.field(static=True, kw_only=True, default=ModelSettings())
+    model_settings: CommonSettings = eqx.field(static=True, kw_only=True, default=ModelSettings())
     fit: FitSettings = eqx.field(static=True, kw_only=True, default=FitSettings())
 
     phase: ClassVar[str] = "plan"
@@ -83,7 +83,6 @@ class Planning(Method):
     # -------------------------------------------------------------------------------------------------------- acting
 
     def acting(self, state: Any) -> Any:
-        """The models."""
         return state.models if self.fixed is None else ()
 
     def begin(self, state: PyTree, key: PRNGKeyArray) -> PyTree:
@@ -102,9 +101,7 @@ class Planning(Method):
         standardised = lambda p: (p.interface.obs_shift, p.interface.obs_scale)  # noqa: E731
         return eqx.tree_at(standardised, self.planner, scale), model, self.task
 
-    def act(
-        self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray
-    ) -> tuple[Shaped[Array, "..."], PyTree, PyTree]:
+    def act(self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> Acted:
         """The first action of a plan."""
         plan = plan_one(*self.plan_inputs(state), obs, key, carry, self.monitor)
         return plan.action, plan.memory, PlanNotes(plan.diagnostics, plan.aux)
@@ -128,7 +125,7 @@ class Planning(Method):
         size, actions = self.task.observations.size, self.task.actions
         data = empty_data(size, actions.shape, actions.dtype, self.capacity, num_outcomes(self.task))
         zero = jnp.zeros((), jnp.int32)
-        model = make_model(self.model, self.task, key, self.net)
+        model = make_model(self.model, self.task, key, self.model_settings)
         return PlanningState(model, data, zero, zero, None if self.fit.warm_start else model)
 
     def init_all(self, keys: Key[Array, "S"]) -> PyTree:
@@ -138,13 +135,11 @@ class Planning(Method):
         check_buffer(f"learning with {len(keys)} seeds", self.task, len(keys) * self.capacity)
         return strong(_init_all(self, keys))
 
-    def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Any]]:
+    def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> Learned:
         """`update_all` for one seed."""
         return self.update_alone(state, trajectory, key)
 
-    def update_all(
-        self, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]
-    ) -> tuple[PyTree, dict[str, Any]]:
+    def update_all(self, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]) -> Learned:
         """Store the transitions; metrics: R² at the horizon on each episode, which the models have not been fitted to.
 
         Buffers double when they are full, which compiles the fit again.
@@ -188,9 +183,7 @@ class Planning(Method):
         """A part of an episode as long as a whole one, so that episodes of any length compile nothing again."""
         return np.pad(x, [(0, 0), (0, self.block - x.shape[1]), *[(0, 0)] * (x.ndim - 2)])
 
-    def prepare(
-        self, states: PyTree, keys: Key[Array, "S"], before: Callable[[str], Any] | None = None
-    ) -> tuple[PyTree, dict[str, Any]]:
+    def prepare(self, states: PyTree, keys: Key[Array, "S"], before: Callable[[str], Any] | None = None) -> Learned:
         """TRAIN(p̂, D): fit the models of all seeds to all data, unless there is nothing new; metrics: a FitReport.
 
         If the fit diverges for a seed, no model is changed.
@@ -266,7 +259,7 @@ class Planning(Method):
             return []
         filled = states.num_rows
         rows = [np.asarray(x)[:, :filled] for x in (states.data.next_obs, states.data.outcomes, states.data.use)]
-        return [learned_examples(self.task, obs[use], told[use]) for obs, told, use in zip(*rows, strict=True)]
+        return [learned_examples(self.task, obs[use], outcomes[use]) for obs, outcomes, use in zip(*rows, strict=True)]
 
 
 @jax.jit
@@ -301,8 +294,21 @@ def run_episodes(
 ) -> Trajectory:
     """One whole episode for every key, planned with a fixed model, as one compiled program: [S, 1, T, …].
 
-    `planning_task`: the task as plans see it, where that is stricter (`Task.with_margin`). `aux` holds the
-    diagnostics of every plan, and what the `monitor` kept. The others as in `CompiledCollector`.
+    `planner`, `model` and `task` (with `step` and `reset`) are as in `plan`; `keys` [S]: JAX random keys.
+    `planning_task`: the task as plans see it, where that is stricter (`Task.with_margin`). `monitor`: watches every
+    search. `steps`: of an episode, by default the task's. `steps_per_call`: steps of one compiled program; `on_step(t)`
+    is called after each.
+
+    Returns a Trajectory, whose `aux` holds the diagnostics of every plan, and what the `monitor` kept. Raises GussError
+    if the task has no `step` or no `reset`.
+
+    Example:
+        >>> task = guss.make_task("safe-toy")
+        >>> planner = guss.make_planner("random", task, horizon=1, budget=1)
+        >>> keys = jax.random.split(jax.random.key(0), 2)
+        >>> steps = guss.run_episodes(planner, guss.Oracle.of(task), task, keys, steps=3)
+        >>> steps.reward.shape
+        (2, 1, 3)
     """
     method = Planning(task if planning_task is None else planning_task, planner, model, monitor)
     collector = CompiledCollector(task, steps=steps, steps_per_call=steps_per_call)

@@ -14,12 +14,13 @@ every pass, not every step); what is said in on_policy.py.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from guss.method import Learned
 from guss.methods import register_method
 from guss.methods.nets import Policy, adam_step
 from guss.methods.on_policy import Constrained, OnPolicy, OnPolicyState, Rows, episode_cost, mean_of
@@ -52,9 +53,7 @@ class Ppo(OnPolicy):
         """λ, what a unit of cost counts in units of reward."""
         return jnp.zeros(())
 
-    def update(
-        self, state: OnPolicyState, trajectory: Trajectory, key: PRNGKeyArray
-    ) -> tuple[OnPolicyState, dict[str, Any]]:
+    def update(self, state: OnPolicyState, trajectory: Trajectory, key: PRNGKeyArray) -> Learned:
         """One iteration."""
         cost = episode_cost(trajectory)
         state, metrics = self.update_multiplier(state, cost)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from guss.method import Method
+from guss.method import Acted, Learned, Method
 from guss.types import Trajectory
 
 
@@ -18,15 +18,11 @@ class RandomActions(Method):
     stores_all: ClassVar[bool] = True
 
     def init(self, key: PRNGKeyArray) -> PyTree:
-        """Nothing."""
         return ()
 
-    def act(
-        self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray
-    ) -> tuple[Shaped[Array, "..."], PyTree, PyTree]:
-        """Any action."""
+    def act(self, state: PyTree, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> Acted:
         return self.task.actions.sample(key, ()), carry, ()
 
-    def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[PyTree, dict[str, Array]]:
+    def update(self, state: PyTree, trajectory: Trajectory, key: PRNGKeyArray) -> Learned:
         """Nothing is learned."""
         return state, {}

@@ -18,6 +18,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from guss.errors import GussError
+from guss.method import Acted, Learned
 from guss.methods import register_method
 from guss.methods.base import PolicyMethod, ended_of, unsafe_of
 from guss.methods.nets import LOG_2PI, Net, Running, adam_step, apply_net, make_net
@@ -74,7 +75,6 @@ def squashed(outputs: Float[Array, "*lead M"], noise: Float[Array, "*lead A"]) -
 
 
 def q_values(critics: Net, obs: Float[Array, "N D"], action: Float[Array, "N A"]) -> Float[Array, "2 N"]:
-    """Both critics."""
     both = jnp.concatenate([obs, action], axis=-1)
     return jax.vmap(lambda net: apply_net(net, both, jax.nn.relu)[:, 0])(critics)
 
@@ -119,13 +119,11 @@ class Sac(PolicyMethod):
 
     @property
     def num_updates(self) -> int:
-        """Of an episode."""
         return max(1, round(self.updates * self.task.episode_length))
 
     # -------------------------------------------------------------------------------------------------- nets
 
     def first_nets(self, key: PRNGKeyArray) -> SacNets:
-        """Untrained."""
         size, width = self.task.observations.size, self.task.actions.shape[0]
         key_actor, key_critics = jax.random.split(key)
         actor = make_net(key_actor, (size, *self.hidden, 2 * width), last=0.1)
@@ -136,10 +134,7 @@ class Sac(PolicyMethod):
             actor, critics, critics, log_alpha, adam.init(actor), adam.init(critics), adam.init(log_alpha)
         )  # fmt: skip
 
-    def learn_from(
-        self, nets: SacNets, batch: Trajectory, violation_value: Float[Array, ""], key: PRNGKeyArray
-    ) -> tuple[Any, Any]:
-        """One update of everything."""
+    def learn_from(self, nets: SacNets, batch: Trajectory, violation_value: Array, key: PRNGKeyArray) -> Learned:
         weight = batch.valid.astype(jnp.float32)
         alpha, total = jnp.exp(nets.log_alpha), jnp.sum(weight)
         noise = jax.random.normal(key, (2, *batch.action.shape))
@@ -177,10 +172,9 @@ class Sac(PolicyMethod):
         return self.task.actions.from_unit(squashed(outputs, noise)[0])
 
     def acting(self, state: Any) -> Any:
-        """Without the replay buffer."""
         return state._replace(data=())
 
-    def act(self, state: Any, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> tuple[Array, PyTree, PyTree]:
+    def act(self, state: Any, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> Acted:
         """A draw from the policy; its mean once learning is over, as SAC is evaluated."""
         shape = self.task.actions.shape
         noise = jnp.zeros(shape) if self.greedy else jax.random.normal(key, shape)
@@ -189,7 +183,6 @@ class Sac(PolicyMethod):
     # ---------------------------------------------------------------------------------------------- learning
 
     def init(self, key: PRNGKeyArray) -> SacState:
-        """Untrained nets, nothing seen."""
         ends, constraints = self.task.interface(), len(self.task.constraints)
         room = self.capacity + self.task.episode_length
         data = empty_data(ends.obs_size, ends.actions.shape, ends.actions.dtype, room, 2 + constraints)
@@ -198,9 +191,9 @@ class Sac(PolicyMethod):
     def remember(self, state: Any, trajectory: Trajectory) -> Any:
         """The state with one more episode's transitions."""
         one: Trajectory = jax.tree.map(lambda x: x[0], trajectory._replace(aux=()))
-        told = jnp.concatenate([one.reward[:, None], one.cost, ended_of(one)[:, None].astype(jnp.float32)], axis=1)
+        outcomes = jnp.concatenate([one.reward[:, None], one.cost, ended_of(one)[:, None].astype(jnp.float32)], axis=1)
         count = jnp.sum(one.valid, dtype=jnp.int32)
-        more = Data(one.obs, one.action, one.next_obs, one.learnable, count, told)
+        more = Data(one.obs, one.action, one.next_obs, one.learnable, count, outcomes)
         scale = state.scale.add(one.obs, one.valid.astype(jnp.float32))
         return state._replace(data=append(state.data, more), scale=scale)
 
@@ -212,18 +205,18 @@ class Sac(PolicyMethod):
 
     def real_batch(self, state: Any, rows: Array, unit: Float[Array, ""]) -> Trajectory:
         """Transitions of the system itself."""
-        data, told = state.data, state.data.outcomes[rows]
+        data, outcomes = state.data, state.data.outcomes[rows]
         return minibatch(
             obs=state.scale.standardised(data.obs[rows]),
             action=jax.vmap(lambda a: encoded(self.task.actions, a))(data.action[rows]),
-            reward=told[:, 0] / unit,
+            reward=outcomes[:, 0] / unit,
             next_obs=state.scale.standardised(data.next_obs[rows]),
-            ended=told[:, -1] > 0.0,
-            unsafe=jnp.any(told[:, 1:-1] > 0.0, axis=1),
+            ended=outcomes[:, -1] > 0.0,
+            unsafe=jnp.any(outcomes[:, 1:-1] > 0.0, axis=1),
             valid=jnp.ones(len(rows), bool),
         )
 
-    def update(self, state: SacState, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[SacState, dict[str, Array]]:
+    def update(self, state: SacState, trajectory: Trajectory, key: PRNGKeyArray) -> Learned:
         """Remember the episode, then learn from all that is remembered."""
         state = self.remember(state, trajectory)
         unit = self.rewards(state.data).unit

@@ -1,17 +1,17 @@
-"""Safe-MBPO: SAC in a learned model, where what is unsafe is worth less than anything (Thomas, Luo and Ma 2021, "Safe
-reinforcement learning by imagining the near future", alg. 1).
+"""Safe-MBPO: SAC in a learned model, where unsafe states have a lower value than all others (Thomas, Luo and Ma 2021,
+"Safe reinforcement learning by imagining the near future", alg. 1).
 
-After every episode a Gaussian ensemble is fitted to all transitions seen, and SAC learns from branches of up to H steps
-that start at states seen and follow the policy in the model. A transition that ends in an unsafe state gets the target
+After every episode a Gaussian ensemble is fitted to all transitions, and SAC learns from branches of up to H steps that
+start at observed states and follow the policy in the model. A transition that ends in an unsafe state gets the target
 
-    −C / (1 − γ),    C = (r_max − r_min) / γ^H − r_max    (their eq. 3 and theorem 3.3; r bounds: what was seen)
+    −C / (1 − γ),    C = (r_max − r_min) / γ^H − r_max    (their eq. 3 and theorem 3.3; bounds of r: observed)
 
-as if reward were −C for ever after; a branch stops there. With that C, a policy that can stay safe for H steps more is
-worth more than one that cannot.
+as if reward were −C for ever after; a branch stops there. With that C, a policy that can stay safe for H more steps has
+a higher value than one that cannot.
 
-Deviations: here a violation is soft, so the real episode goes on after it (as in the GuSS paper). Branches are made
-anew, with the policy as it is, every `updates_per_round` updates, and used only until the next; there is no buffer of
-older ones. A branch keeps to one member of the ensemble. Whole episodes, and units of reward: see sac.py.
+Deviations: here a violation is soft, so the real episode continues after it (as in the GuSS paper). Branches are
+recreated with the current policy every `updates_per_round` updates; there is no buffer of older ones. A branch keeps to
+one member of the ensemble. Whole episodes, and units of reward: see sac.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from guss import keys as streams
 from guss.limits import MAX_PLAN_STEPS
-from guss.method import for_all_seeds
+from guss.method import Learned, for_all_seeds
 from guss.methods import register_method
 from guss.methods.base import unsafe_of
 from guss.methods.nets import Running
@@ -56,7 +56,7 @@ def penalty(rewards: Rewards, gamma: float, horizon: int) -> Float[Array, ""]:
 
 @register_method("safe-mbpo", paper="Sec. 5.2, app. C")
 class SafeMbpo(Sac):
-    """SAC in a learned ensemble; an unsafe state is worth less than anything safe."""
+    """SAC in a learned ensemble; an unsafe state has a lower value than any safe one."""
 
     name = "safe-mbpo"
     model_based = True
@@ -64,7 +64,9 @@ class SafeMbpo(Sac):
     defaults = {"episodes": 50, "model": {"name": "dmdn", "ensemble": 5, "deterministic": False}}  # noqa: RUF012
 
     model: str = eqx.field(static=True, kw_only=True, default="dmdn")
-    net: CommonSettings = eqx.field(static=True, kw_only=True, default=ModelSettings(ensemble=5, deterministic=False))
+    model_settings: CommonSettings = eqx.field(
+        static=True, kw_only=True, default=ModelSettings(ensemble=5, deterministic=False)
+    )
     fit: FitSettings = eqx.field(static=True, kw_only=True, default=FitSettings())
     batch: int = setting(128, "Transitions in an update.")
     updates: float = setting(10.0, "Updates for every step.")
@@ -82,7 +84,7 @@ class SafeMbpo(Sac):
     def init(self, key: PRNGKeyArray) -> Any:
         """Untrained nets, an untrained model, nothing seen."""
         first: SacState = super().init(key)
-        model = make_model(self.model, self.task, jax.random.fold_in(key, streams.POLICY_MODEL), self.net)
+        model = make_model(self.model, self.task, jax.random.fold_in(key, streams.POLICY_MODEL), self.model_settings)
         return SafeMbpoState(*first, model, model)
 
     def violation_value(self, rewards: Rewards) -> Float[Array, ""]:
@@ -133,7 +135,7 @@ class SafeMbpo(Sac):
             valid=whole(alive, 0),
         )
 
-    def train(self, state: SafeMbpoState, key: PRNGKeyArray) -> tuple[Any, dict[str, Array]]:
+    def train(self, state: SafeMbpoState, key: PRNGKeyArray) -> Learned:
         """Rounds of branches, each with a few updates of SAC."""
         rewards = self.rewards(state.data)
         unit = rewards.unit
@@ -167,13 +169,11 @@ class SafeMbpo(Sac):
         """Without the replay buffer and the model."""
         return state._replace(data=(), model=(), fresh=())
 
-    def update(self, state: Any, trajectory: Trajectory, key: PRNGKeyArray) -> tuple[Any, dict[str, Array]]:
+    def update(self, state: Any, trajectory: Trajectory, key: PRNGKeyArray) -> Learned:
         """`update_all` for one seed."""
         return self.update_alone(state, trajectory, key)
 
-    def update_all(
-        self, states: SafeMbpoState, trajectory: Trajectory, keys: Key[Array, "S"]
-    ) -> tuple[Any, dict[str, Any]]:
+    def update_all(self, states: SafeMbpoState, trajectory: Trajectory, keys: Key[Array, "S"]) -> Learned:
         """Remember, fit the models of all seeds, then train in them."""
         again = jnp.any(states.data.filled > 0)
         states = _remember_all(self, states, trajectory)
@@ -181,7 +181,7 @@ class SafeMbpo(Sac):
         keys_fit, keys_train = jax.vmap(lambda key: jax.random.split(key), out_axes=1)(keys)
         programs = fit_programs(states.model, states.fresh, states.data, keys_fit, self.fit, again, unknown)
         models, report = fit_all(programs)
-        states, metrics = _train_all(self, states._replace(model=models), keys_train)
+        states, metrics = for_all_seeds(self, "train", states._replace(model=models), keys_train)
         return states, metrics | model_errors(report)
 
 
@@ -194,8 +194,3 @@ def model_errors(report: FitReport) -> dict[str, Any]:
 @jax.jit
 def _remember_all(method: SafeMbpo, states: SafeMbpoState, trajectory: Trajectory) -> SafeMbpoState:
     return jax.vmap(method.remember)(states, trajectory)
-
-
-@jax.jit
-def _train_all(method: SafeMbpo, states: SafeMbpoState, keys: Key[Array, "S"]) -> tuple[Any, dict[str, Array]]:
-    return for_all_seeds(method, method.train, states, keys)

@@ -1,75 +1,99 @@
-"""How an agent learns and plans, as plain settings; presets and flags become these."""
+"""Settings of agents and runs: each is a field of a dataclass, from which its flag, its entry in a preset and in a
+stored config, and its row in a table follow."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from guss.collect.exploration import EXPLORE
 from guss.errors import GussError, UnknownNameError
 from guss.method import Method
 from guss.methods import METHODS, check_method, method_class
-from guss.models.settings import model_class, setting_types, settings_for
+from guss.models.settings import declared_settings, model_class, settings_for
 from guss.models.training import FitSettings
 from guss.planners import PLANNERS, check_plan_size, checked_settings
 from guss.task import LEARNABLE, Task
-from guss.validation import build, check_fields, check_ranges, checked, convert, types_of
+from guss.validation import changed_fields, check_fields, check_ranges, types_of
 
-T = TypeVar("T", bound="AgentSettings")
-KINDS = ("planners", "baselines")
-"""Tables of a preset with what it says of single methods."""
-UNKNOWN_EPISODES = 3
-"""Random episodes at the start where reward and cost are not known: what is safe must have been met, too."""
 MOST_FIRST_STEPS = 200
 """Random steps at the start that are enough where a user does not say how many."""
 
 
+NESTED = ("method_settings", "model_settings", "fit")
+"""Fields that hold a dataclass of settings."""
+
+
+def settings_of_method(name: str, values: Any) -> Any:
+    """Settings of the method `name` as a dataclass: from a table, or from another method's settings."""
+    check_method(name)
+    cls: Any = METHODS[name].item if name in METHODS.names() else PLANNERS[name].item
+    declared = declared_settings(cls)
+    if isinstance(values, declared):
+        return values
+    table = changed_fields(values) if dataclasses.is_dataclass(values) else values
+    return declared(**checked_settings(name, cls, table))
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentSettings:
-    """Everything that decides how an agent behaves, but for its seed."""
+    """Everything that decides how an agent behaves, but for its seed.
+
+    Raises:
+        GussError: a value is not allowed.
+
+    Example:
+        >>> settings = guss.AgentSettings(method="guss", horizon=10, method_settings={"num_new": 3})
+        >>> settings.method_settings.num_new, settings.learns
+        (3, True)
+    """
 
     method: str = "guss"
-    """The planner."""
+    """The planner, or a policy that learns without planning; `guss list` shows all."""
+    model: str = "darmdn"
+    """The model: one of `guss list`, such as darmdn, dmdn or oracle (the true dynamics, nothing is learned), or a
+    custom one that a plugin registers."""
     horizon: int = 15
     """H: steps of a plan."""
     budget: int = 100
     """M: plans evaluated per step."""
-    planner: dict[str, Any] = field(default_factory=dict)
-    """The planner's own settings."""
-    model: str = "darmdn"
-    """The model's name; "oracle" plans with the true dynamics and learns nothing."""
-    net: Any = field(default_factory=dict)
-    """The model's settings: a table, which becomes the dataclass of that model's settings."""
-    fit: FitSettings = field(default_factory=FitSettings)
-    """How it is trained."""
     initial_episodes: int = 1
-    """Episodes with random actions (or the user's own controller) at the start."""
+    """Random episodes at the start (3 where the reward is learned and no preset says otherwise); an Agent with an
+    `initial_policy` acts with that instead."""
     initial_steps: int | None = None
-    """Steps that these episodes have at least, in all: more of them are played where they end early. None: as many as
-    `initial_episodes` episodes of full length have, but at most 200."""
+    """Least number of steps in these episodes: where episodes end early, more of them are random. None: as many as
+    full-length episodes have, but at most 200."""
     explore: str = "smooth"
-    """How random actions follow each other: smooth or iid."""
+    """How random actions are drawn: smooth (temporally correlated) or iid (independent, as in the paper). The method
+    random always draws independent ones."""
     planning_margin: float | dict[str, float] = 0.0
-    """By how much stricter plans are judged than steps: for all constraints, or for those named."""
+    """Plan with limits that are stricter by this much, in the unit of the constraint; steps are scored with the limits
+    as they are. One number for all constraints, or a name and a number for each."""
     learned: tuple[str, ...] = ()
-    """What is learned although the Task knows it: reward, cost, behaviour."""
+    """What to learn although the Task knows it: reward, cost, behaviour."""
     hard: tuple[str, ...] = ()
-    """Constraints that are hard limits: a violation ends the episode, and no plan may count on one."""
+    """Constraints that are hard limits: a violation ends the episode, and is worse than any soft one in a plan."""
     unknown_unsafe: bool = False
-    """Whether predicted states far from all training data count as unsafe."""
+    """Count predicted states far from all training data as unsafe."""
+    method_settings: Any = field(default_factory=dict)
+    """Settings of the method itself: a table, which becomes a dataclass with the settings that the method declares."""
+    model_settings: Any = field(default_factory=dict)
+    """Settings of the model: a table, which becomes the dataclass of that model's settings."""
+    fit: FitSettings = field(default_factory=FitSettings)
+    """How the model is trained."""
 
     def __post_init__(self) -> None:
         check_fields(self, "settings")
-        object.__setattr__(self, "net", settings_for(self.model, self.net, "settings.net"))
-        check_method(self.method)
-        kind, cls = ("method", self.method_class) if self.is_policy else ("planner", PLANNERS[self.method].item)
-        checked_settings(kind, self.method, cls, self.planner)
+        object.__setattr__(self, "method_settings", settings_of_method(self.method, self.method_settings))
+        model_settings = settings_for(self.model, self.model_settings, "settings.model_settings")
+        object.__setattr__(self, "model_settings", model_settings)
         check_ranges(self, "settings", horizon="[1, inf)", budget="[1, inf)", planning_margin="[0, inf)")
         check_ranges(self, "settings", initial_episodes="[0, inf)", initial_steps="[0, inf)")
-        check_plan_size(self.horizon, self.budget, self.net.num_particles)
+        check_plan_size(self.horizon, self.budget, model_settings.num_particles)
+        if self.planning_margin == {}:
+            raise GussError("settings.planning_margin must be a number, or names of constraints and numbers; got none")
         if self.explore not in EXPLORE:
             raise UnknownNameError("way to explore", self.explore, EXPLORE)
         for name in self.learned:
@@ -93,7 +117,6 @@ class AgentSettings:
 
     @property
     def plans(self) -> bool:
-        """Whether the method plans."""
         return self.method_class.plans
 
     @property
@@ -135,99 +158,70 @@ class AgentSettings:
                 f"its parameters; leave `cost` out of `learned` to plan with them"
             )
 
+    @property
+    def unused(self) -> set[str]:
+        """Settings that the method does not use: they are not stored."""
+        if not self.is_policy:
+            return set()
+        unused = {"horizon", "budget"}
+        if not self.method_class.model_based:
+            unused |= {"model", "model_settings", "fit"}
+        if not self.method_class.explores_first:
+            unused |= {"initial_episodes", "initial_steps", "explore"}
+        return unused
+
     def arguments(self) -> dict[str, Any]:
         """As keyword arguments of `Agent`."""
-        own = {f.name: getattr(self, f.name) for f in dataclasses.fields(AgentSettings)}
-        return own | {name: dataclasses.asdict(own[name]) for name in ("net", "fit")}
+        return {name: value for name, value in dataclasses.asdict(self).items() if name in types_of(AgentSettings)}
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data; what was added later and is not used is not mentioned."""
-        late = ("planning_margin", "learned", "hard", "unknown_unsafe")
-        silent = [name for name in late if not getattr(self, name)]
-        silent += ["initial_steps"] if self.initial_steps is None else []
-        plain = {k: v for k, v in json.loads(json.dumps(dataclasses.asdict(self))).items() if k not in silent}
-        for name in ("cost_blur", "reward_margin", "reach"):
-            if getattr(self.fit, name) == getattr(FitSettings, name):
-                del plain["fit"][name]
-        return plain
+        """As plain data, to be stored: all that the method uses."""
+        return self._plain(dataclasses.asdict(self))
+
+    def changed(self) -> dict[str, Any]:
+        """The same without what has its default value: settings that are added later do not change it."""
+        return self._plain(changed_fields(self))
+
+    def _plain(self, values: dict[str, Any]) -> dict[str, Any]:
+        left_out = self.unused | {each.name for each in dataclasses.fields(self) if not each.compare}
+        return json.loads(json.dumps({name: value for name, value in values.items() if name not in left_out}))
 
 
-PRESET: dict[str, Any] = {"env": str, "episodes": int, "target": float} | types_of(AgentSettings)
-"""What a preset may hold: settings by name, and tables."""
-for _name in ("method", "planner", "model", "net", "fit"):
-    del PRESET[_name]
-PRESET_KEYS = tuple(PRESET)
-PRESET |= dict.fromkeys(("model", "fit"), dict[str, Any]) | dict.fromkeys(KINDS, dict[str, dict[str, Any]])
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(AgentSettings):
+    """Everything that decides a run's outcome, but for its seeds and logged data.
 
+    Raises:
+        GussError: as AgentSettings does.
 
-def checked_preset(preset: Any) -> dict[str, Any]:
-    """A preset (the tables of a TOML file) with the types it must have; whatever else it holds raises GussError."""
-    found = checked(PRESET, preset, "preset", "the preset")
-    for name in found.get("planners", {}):
-        PLANNERS[name]  # raises on unknown names
-    return found
-
-
-def settings_from(
-    cls: type[T],
-    preset: Any,
-    method: str,
-    *,
-    planner: Any = None,
-    net: Any = None,
-    fit: Any = None,
-    **overrides: Any,
-) -> T:
-    """Settings of a method from a preset (the tables of a TOML file); what is given and not None overrides it."""
-    preset = checked_preset(preset)
-    names = types_of(cls)
-    for name in overrides:
-        if name not in names:
-            raise UnknownNameError("setting", name, names)
-    values = {name: preset[name] for name in PRESET_KEYS if name in preset and name in names}
-    own = _method_table(preset, method)
-    tables = [preset.get("model", {}), own.pop("model", {})]  # a method's own come first
-    tables += [{"name": overrides["model"]}] if overrides.get("model") is not None else []
-    model, chosen = _model([*tables, _table(net, "net")], cls.model)
-    schooling = preset.get("fit", {}) | own.pop("fit", {})
-    mine = [name for name in PRESET_KEYS if name not in ("env", "target", "learned", "hard")]
-    values |= {name: own.pop(name) for name in mine if name in own}
-    values |= {name: value for name, value in overrides.items() if value is not None}
-    values |= {
-        "method": method,
-        "planner": own | _table(planner, "planner"),
-        "model": model,
-        "net": settings_for(model, chosen, "model"),
-        "fit": build(FitSettings, schooling | _table(fit, "fit"), "fit"),
-    }
-    return build(cls, values, "settings")
-
-
-def _model(tables: Iterable[dict[str, Any]], name: str) -> tuple[str, dict[str, Any]]:
-    """The model that tables name, and its settings; later tables come first.
-
-    A table that names another model drops the settings of the one before that the new one does not have.
+    Example:
+        >>> guss.RunSettings(env="safe-pendulum", method="rs", episodes=20).episodes
+        20
     """
-    found: dict[str, Any] = {}
-    for table in tables:
-        name = convert(table.get("name", name), str, "settings.model")
-        kinds = setting_types(name)
-        own = {key: value for key, value in table.items() if key != "name"}
-        found = {key: value for key, value in found.items() if key in kinds} | checked(kinds, own, "model")
-    return name, found
+
+    env: str
+    """The environment: one of `guss list`, a Gymnasium id, or a custom one as module:function or file.py:function."""
+    episodes: int = 50
+    """At most this many episodes, random ones included. With --resume: extend the run to this many in all."""
+    target: float | None = None
+    """Stop after a planned episode whose mean reward, over all seeds, reaches this. With --resume: another target, or
+    inf for none."""
+    episode_length: int | None = None
+    """Steps of an episode, where a custom environment has no time limit."""
+    without_cost: bool = False
+    """A custom environment reports no cost: nothing is unsafe."""
+    step_timeout: float = 60.0
+    """Seconds that a step of an environment may take; beyond that its episode is abandoned, not the run."""
+    env_process: bool = False
+    """Each environment in its own process, which is killed where a step hangs, and may crash without ending the run;
+    otherwise in a thread. Results are the same."""
+    overlap: bool = False
+    """On a slow custom environment: plan for one half of the seeds while the environments of the other half step."""
 
 
-def _table(values: Any, what: str) -> dict[str, Any]:
-    """What is given as a dict of settings; None: nothing."""
-    return {} if values is None else convert(values, dict[str, Any], what)
+RENAMED = {"planner": "method_settings", "net": "model_settings"}
 
 
-def _method_table(preset: dict[str, Any], method: str) -> dict[str, Any]:
-    """What a preset says of one method, its `model` and `fit` as tables."""
-    own: dict[str, Any] = {}
-    for kind in KINDS:
-        own |= preset.get(kind, {}).get(method, {})
-        for name in ("model", "fit"):
-            if name in own:
-                own[name] = _table(own[name], f"preset.{kind}.{method}.{name}")
-    return own
+def current_names(settings: dict[str, Any]) -> dict[str, Any]:
+    """Stored settings under the names that they have now."""
+    return {RENAMED.get(name, name): value for name, value in settings.items()}

@@ -7,6 +7,7 @@ added; on_policy.py lists the deviations from them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,11 +15,15 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from guss.method import Learned
 from guss.methods import register_method
 from guss.methods.nets import Policy
 from guss.methods.on_policy import OnPolicy, OnPolicyState, episode_cost, mean_of
 from guss.methods.trust_region import Product, Vector, backtrack, trpo_step
 from guss.types import Trajectory, setting
+
+Proposal = tuple[Vector, Callable[[Vector], Bool[Array, ""]], dict[str, Array]]
+"""A step x of the policy's weights, whether weights on the way are acceptable, and what to log."""
 
 
 @register_method("trpo", paper="not in it")
@@ -34,9 +39,7 @@ class Trpo(OnPolicy):
     def __check_init__(self) -> None:
         self.check_ranges(cg_steps="[1, inf)", tries="[1, inf)", damping="[0, inf)", shrink="(0, 1)")
 
-    def update(
-        self, state: OnPolicyState, trajectory: Trajectory, key: PRNGKeyArray
-    ) -> tuple[OnPolicyState, dict[str, Any]]:
+    def update(self, state: OnPolicyState, trajectory: Trajectory, key: PRNGKeyArray) -> Learned:
         """One iteration: a step of the policy, then the value functions learn."""
         rows, errors = self.rows(state, trajectory)
         flat, unravel = ravel_pytree(state.policy)
@@ -60,7 +63,9 @@ class Trpo(OnPolicy):
         cost = episode_cost(trajectory)
         gain = lambda w: surrogate(w, rows.advantage)  # noqa: E731
         loss = lambda w: surrogate(w, rows.cost_advantage)  # noqa: E731
-        moved, metrics = self.step(flat, product, gain, loss, divergence, cost)
+        x, improves, metrics = self.step(flat, product, gain, loss, cost)
+        near = lambda w: divergence(w) <= self.target_kl  # noqa: E731
+        moved, share = backtrack(lambda w: near(w) & improves(w), flat, x, self.shrink, self.tries)
         policy: Policy = unravel(moved)
         state = self.rescale_values(state._replace(policy=policy), rows)
 
@@ -70,21 +75,15 @@ class Trpo(OnPolicy):
         draws = self.draws(rows.weight, key)
         state, _ = jax.lax.scan(learn, state, draws.reshape(-1, draws.shape[-1]))
         metrics |= {
+            "step_share": share,
             "episode_cost": cost,
             "kl": divergence(moved),
             "entropy": mean_of(policy.entropy(policy.choice(rows.obs)), rows.weight),
         }
         return self.learn_scale(state, trajectory), metrics | errors
 
-    def step(
-        self, flat: Vector, product: Product, gain: Any, loss: Any, divergence: Any, cost: Float[Array, ""]
-    ) -> tuple[Vector, dict[str, Array]]:
-        """The policy's weights after the step, and what to log of it."""
-        x = trpo_step(product, jax.grad(gain)(flat), self.target_kl, self.cg_steps)
+    def step(self, flat: Vector, product: Product, gain: Any, loss: Any, cost: Float[Array, ""]) -> Proposal:
+        """The step to take, or a part of it."""
         now = gain(flat)
-
-        def accept(there: Vector) -> Bool[Array, ""]:
-            return (divergence(there) <= self.target_kl) & (gain(there) >= now)
-
-        moved, share = backtrack(accept, flat, x, self.shrink, self.tries)
-        return moved, {"step_share": share}
+        x = trpo_step(product, jax.grad(gain)(flat), self.target_kl, self.cg_steps)
+        return x, lambda there: gain(there) >= now, {}

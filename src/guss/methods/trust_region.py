@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.sparse.linalg
 from jaxtyping import Array, Bool, Float
 
 Vector = Float[Array, "P"]
@@ -22,20 +23,7 @@ TINY = 1e-8
 
 def conjugate_gradient(product: Product, target: Vector, steps: int) -> Vector:
     """x with Hx ≈ target, after `steps` steps; stops where the residual is gone."""
-
-    def step(_: Array, state: tuple[Vector, Vector, Vector, Array]) -> tuple[Vector, Vector, Vector, Array]:
-        x, residual, direction, square = state
-        image = product(direction)
-        length = square / jnp.maximum(direction @ image, TINY * TINY)
-        going = square > TINY * TINY
-        x = jnp.where(going, x + length * direction, x)
-        residual = jnp.where(going, residual - length * image, residual)
-        fresh = residual @ residual
-        direction = jnp.where(going, residual + fresh / jnp.maximum(square, TINY * TINY) * direction, direction)
-        return x, residual, direction, fresh
-
-    start = (jnp.zeros_like(target), target, target, target @ target)
-    return jax.lax.fori_loop(0, steps, step, start)[0]
+    return jax.scipy.sparse.linalg.cg(product, target, tol=0.0, atol=TINY, maxiter=steps)[0]
 
 
 class Step(NamedTuple):

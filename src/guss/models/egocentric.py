@@ -58,7 +58,6 @@ class Egocentric(Model):
 
     @property
     def num_particles(self) -> int:
-        """The net's."""
         return self.net.num_particles
 
     def encode(self, obs: Float[Array, "D"]) -> Around:
@@ -66,7 +65,6 @@ class Egocentric(Model):
         return Around(self._own(obs), self.surroundings.places(obs))
 
     def decode(self, state: Around) -> Float[Array, "D"]:
-        """The sensors' readings."""
         return self.surroundings.sight(state.own, state.places)
 
     def predict(

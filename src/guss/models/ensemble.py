@@ -26,11 +26,9 @@ class Ensemble(Model):
 
     @property
     def size(self) -> int:
-        """E."""
         return jax.tree.leaves(self.members)[0].shape[0]
 
     def member(self, index: Int[Array, ""] | int) -> Model:
-        """One of the members."""
         return jax.tree.map(lambda x: x[index], self.members)
 
     @property
@@ -40,19 +38,15 @@ class Ensemble(Model):
 
     @property
     def plain_state(self) -> bool:
-        """As the members."""
         return self.members.plain_state
 
     def encode(self, obs: Float[Array, "D"]) -> PyTree:
-        """As the members."""
         return self.member(0).encode(obs)
 
     def decode(self, state: PyTree) -> Float[Array, "D"]:
-        """As the members."""
         return self.member(0).decode(state)
 
     def outcomes(self, task: Any, rollout: Rollout) -> Outcomes:
-        """As the members."""
         return self.member(0).outcomes(task, rollout)
 
     def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]] | None:

@@ -29,7 +29,17 @@ def evaluate_model(
 ) -> FitReport:
     """R², NLL and calibration of a model that predicts Gaussians, on the rows in `use` (the held-out ones of a fit).
 
-    `std`: predicted standard deviations; None: that of the errors on these rows, in every dimension.
+    `model`: a fitted model of one seed. `data`: transitions in buffers of R rows. `use`: a mask [R]. `std`: predicted
+    standard deviations [R, D]; None: that of the errors on these rows, in every dimension. Returns a FitReport.
+
+    Example:
+        >>> task = guss.make_task("safe-toy")
+        >>> action = task.actions.sample(jax.random.key(0), (10,))
+        >>> obs = jnp.linspace(4.0, 6.0, 20).reshape(10, 2)
+        >>> true = jax.vmap(task.step, (0, 0, None))(obs, action, jax.random.key(1))
+        >>> data = guss.Data(obs, action, true, use=jnp.ones(10, bool), filled=jnp.int32(10))
+        >>> bool(guss.evaluate_model(guss.Oracle.of(task), data, data.use).diverged)
+        False
     """
     guess = jax.vmap(lambda obs, action: mean_prediction(model, obs, action))(data.obs, data.action)
     error, count = data.next_obs - guess, jnp.sum(use).astype(jnp.float32)

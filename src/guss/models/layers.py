@@ -46,7 +46,15 @@ class Dense(NamedTuple):
 
 
 def encoded(actions: Actions, action: Shaped[Array, "..."]) -> Float[Array, "A"]:
-    """An action as input of a model: bounds to [−1, 1], choices one-hot."""
+    """An action as input of a model: bounds to [−1, 1], choices one-hot.
+
+    `actions`: the Task's actions. `action`: one action, of shape `actions.shape`. Returns a vector: A numbers, or one
+    for each choice.
+
+    Example:
+        >>> guss.encoded(guss.DiscreteActions(num_values=(3,), scalar=True), jnp.int32(1)).tolist()
+        [0.0, 1.0, 0.0]
+    """
     numbers = actions.encode(action)
     if isinstance(actions, ContinuousActions):
         low, high = actions.bounds()

@@ -98,7 +98,6 @@ class MixtureNet(Model):
 
     @property
     def obs_size(self) -> int:
-        """D."""
         return self.obs_scaling.mean.shape[-1]
 
     def mean_model(self) -> MixtureNet:

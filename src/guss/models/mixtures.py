@@ -32,7 +32,6 @@ def log_density(mixture: Mixture, change: Float[Array, "D"]) -> Float[Array, ""]
 
 
 def mixture_mean(mixture: Mixture) -> Float[Array, "D"]:
-    """Mean per dimension."""
     if mixture.log_weight.ndim == 2:
         return jnp.sum(jnp.exp(mixture.log_weight) * mixture.mean, axis=1)
     return jnp.sum(jnp.exp(mixture.log_weight)[:, None] * mixture.mean, axis=0)
@@ -58,7 +57,6 @@ Loss = Callable[[Mixture, Array], Array]
 
 
 def nll_of(mixture: Mixture, change: Float[Array, "D"]) -> Float[Array, ""]:
-    """Negative log likelihood."""
     return -log_density(mixture, change)
 
 

@@ -17,7 +17,15 @@ from guss.types import Model
 
 @register_model("oracle", paper="Sec. 5.1")
 class Oracle(Model):
-    """The task's true dynamics: nothing is learned, so only the planner is evaluated."""
+    """The task's true dynamics: nothing is learned, so only the planner is evaluated.
+
+    `step`: the function of a Task that gives the true next observation, with its parameters. `Oracle.of(task)` takes it
+    from a Task, and raises GussError if that has none.
+
+    Example:
+        >>> guss.Oracle.of(guss.make_task("safe-toy")).num_particles
+        1
+    """
 
     Settings: ClassVar = ModelSettings  # it uses none; those of networks are accepted, as a preset has them
 
@@ -41,7 +49,6 @@ class Oracle(Model):
     def predict(
         self, obs: Float[Array, "D"], action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
     ) -> Float[Array, "D"]:
-        """The true next observation."""
         return self.step(obs, action, key)
 
     def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""]:

@@ -97,7 +97,6 @@ class OutcomeNets(eqx.Module):
         return outputs[int(self.rewarded) :, :, 0]
 
     def probabilities(self, outputs: Float[Array, "L B 2"]) -> Float[Array, "C B"]:
-        """Of every event, calibrated."""
         return jax.nn.sigmoid(self.slope[:, None] * self.log_odds(outputs) + self.offset[:, None])
 
 
@@ -118,7 +117,6 @@ class Behaviour(eqx.Module):
         return cls(scaling.mean, directions / scaling.std[:, None] / reach[None])
 
     def __call__(self, rollout: Rollout) -> Float[Array, "B"]:
-        """Where a plan leads."""
         return (rollout.next_obs[-1] - self.shift) @ self.axes
 
 
@@ -132,30 +130,24 @@ class ModelWithOutcomes(Model):
 
     @property
     def num_particles(self) -> int:
-        """Those of the dynamics."""
         return self.dynamics.num_particles
 
     @property
     def plain_state(self) -> bool:
-        """As the dynamics."""
         return self.dynamics.plain_state
 
     def encode(self, obs: Float[Array, "D"]) -> PyTree:
-        """As the dynamics."""
         return self.dynamics.encode(obs)
 
     def decode(self, state: PyTree) -> Float[Array, "D"]:
-        """As the dynamics."""
         return self.dynamics.decode(state)
 
     def predict(
         self, state: PyTree, action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
     ) -> PyTree:
-        """As the dynamics."""
         return self.dynamics.predict(state, action, key, particle)
 
     def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]] | None:
-        """As the dynamics."""
         return self.dynamics.policy_inputs()
 
     def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""]:
@@ -167,10 +159,10 @@ class ModelWithOutcomes(Model):
         return dataclasses.replace(self, dynamics=self.dynamics.mean_model())
 
     def prepare(self) -> tuple[Model, Literal[0] | None]:
-        """The dynamics in their layout.
+        """The model with its dynamics prepared for planning.
 
-        Where particles have arrays of their own, each also has one set of outcome nets, or all of them if their numbers
-        do not match.
+        If the arrays of the dynamics have a leading axis of particles, every particle gets one set of outcome nets, or
+        all sets if the number of particles is not a multiple of the number of sets.
         """
         dynamics, axis = self.dynamics.prepare()
         nets, rest, count = self.nets, (self.behaviour, self.support), self.num_particles
@@ -201,8 +193,8 @@ class ModelWithOutcomes(Model):
         if task.learns_end:
             assert events is not None
             before = lambda x: jnp.concatenate([jnp.ones(1), jnp.cumprod(x)[:-1]])  # noqa: E731  the last step counts
-            # Reward: its expectation, so that a plan that may end scores less than one that does not. Cost: by what is
-            # likely, since the small chance that an episode continues must not make a plan unsafe.
+            # Rewards are weighted by the probability that the episode lasts until then. Costs count up to the first
+            # step that is likely terminal (p ≥ 0.5): a small chance to continue must not make a plan unsafe.
             reward = reward * before(1.0 - events[used])
             cost = cost * before((events[used] < 0.5).astype(jnp.float32))[:, None]
         descriptor = task.descriptor if self.behaviour is None else self.behaviour
@@ -311,7 +303,7 @@ def train_outcomes(
             if rewarded:
                 mean, log_std = net.reward(outputs)
                 error = (truth[rows, 0] - mean) ** 2
-                # As beta_nll of the dynamics: likelihood, but the spread does not starve the mean. Outcomes by squares.
+                # beta_nll, as for the dynamics; squared error where beta is 0, as held-out rows are evaluated.
                 likelihood = 0.5 * error * jnp.exp(-2.0 * log_std) + log_std
                 total = total + (
                     error if beta == 0.0 else likelihood * jax.lax.stop_gradient(jnp.exp(2 * beta * log_std))
@@ -334,8 +326,8 @@ def event_weight(events: Float[Array, "rows C"], training: Bool[Array, "rows"]) 
 def blur(data: Data, key: PRNGKeyArray, settings: FitSettings) -> Float[Array, "rows D"]:
     """Noise on states, the same in every evaluation.
 
-    Plans go by predicted states, which are not quite the true ones: what is unsafe is learned from states that are a
-    little off, so that probabilities rise before the edge and not at it.
+    Plans evaluate predicted states, which are inexact. Training the classifiers on noisy states makes their
+    probabilities rise before the boundary of the unsafe region instead of at it.
     """
     return settings.cost_blur * jax.random.normal(jax.random.fold_in(key, streams.BLUR), data.obs.shape)
 

@@ -8,14 +8,21 @@ from jaxtyping import Array, Bool, Float
 
 
 class Scaling(eqx.Module):
-    """Per dimension, standardised = (x − mean) / std."""
+    """Per dimension, standardised = (x − mean) / std.
+
+    `mean`, `std`: D numbers each; `Scaling.of(rows, use)` takes them from data, `undo` is the inverse.
+
+    Example:
+        >>> scaling = guss.Scaling(mean=jnp.array([1.0]), std=jnp.array([2.0]))
+        >>> scaling(jnp.array([5.0])).tolist(), scaling.undo(jnp.array([2.0])).tolist()
+        ([2.0], [5.0])
+    """
 
     mean: Float[Array, "D"]
     std: Float[Array, "D"]
 
     @classmethod
     def identity(cls, size: int) -> Scaling:
-        """No change."""
         return cls(jnp.zeros(size), jnp.ones(size))
 
     @classmethod
@@ -28,9 +35,7 @@ class Scaling(eqx.Module):
         return cls(mean, jnp.where(std > 1e-6, std, 1.0))
 
     def __call__(self, x: Float[Array, "D"]) -> Float[Array, "D"]:
-        """Standardise."""
         return (x - self.mean) / self.std
 
     def undo(self, x: Float[Array, "D"]) -> Float[Array, "D"]:
-        """The inverse."""
         return x * self.std + self.mean

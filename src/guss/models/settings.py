@@ -13,7 +13,7 @@ from guss.limits import MAX_WEIGHTS
 from guss.models import MODELS
 from guss.models.layers import Activation
 from guss.types import Model, settings_of
-from guss.validation import build, check_fields, check_ranges, received, types_of
+from guss.validation import build, changed_fields, check_fields, check_ranges, received, types_of
 
 ENSEMBLE = ("ensemble", "propagation")
 """Settings of the ensemble, not of its members."""
@@ -57,7 +57,15 @@ class CommonSettings:
 
 @dataclass(frozen=True)
 class ModelSettings(CommonSettings):
-    """Settings of models made of mixture density nets."""
+    """Settings of models made of mixture density nets.
+
+    Raises:
+        GussError: values contradict each other.
+
+    Example:
+        >>> guss.ModelSettings(ensemble=5, particles=4, deterministic=False).num_particles
+        20
+    """
 
     components: int = 1
     """K: Gaussians in the mixture."""
@@ -72,7 +80,7 @@ class ModelSettings(CommonSettings):
         if self.particles > 1 and self.deterministic:
             raise GussError(
                 f"particles={self.particles} are samples of the model, but plans use its mean (deterministic=true): "
-                f"set deterministic=false too"
+                f"set deterministic=false (--model.no-deterministic) too"
             )
 
     @property
@@ -82,7 +90,6 @@ class ModelSettings(CommonSettings):
 
     @property
     def num_particles(self) -> int:
-        """Samples of all members."""
         return self.ensemble * (1 if self.deterministic else self.particles)
 
 
@@ -94,14 +101,23 @@ def model_class(name: str) -> type[Model]:
     return item
 
 
-@functools.cache
 def settings_class(model: type[Model]) -> type[CommonSettings]:
     """The dataclass of a model's settings: `Model.Settings`, or CommonSettings with a field for each `setting`."""
     if model.Settings is not None:
         return model.Settings
-    kinds = types_of(model)
-    own = [(name, kinds[name], dataclasses.field(default=f.default)) for name, f in settings_of(model).items()]
-    return dataclasses.make_dataclass(f"{model.__name__}Settings", own, bases=(CommonSettings,), frozen=True)
+    return declared_settings(model, CommonSettings)
+
+
+@functools.cache
+def declared_settings(cls: type[Any], *bases: type[Any]) -> type[Any]:
+    """A dataclass with the fields of a class that are made with `guss.setting`, added to those of `bases`."""
+    kinds = types_of(cls)
+    fields = [
+        (name, kinds[name], dataclasses.field(default=f.default, metadata=f.metadata))
+        for name, f in settings_of(cls).items()
+    ]
+    about = {"__doc__": (cls.__doc__ or "").partition("\n")[0]}
+    return dataclasses.make_dataclass(f"{cls.__name__}Settings", fields, bases=bases, namespace=about, frozen=True)
 
 
 def setting_types(name: str) -> dict[str, Any]:
@@ -116,8 +132,7 @@ def settings_for(name: str, values: Any, what: str) -> CommonSettings:
     """
     cls = settings_class(model_class(name))
     if isinstance(values, CommonSettings) and type(values) is not cls:
-        fields = {f.name: (getattr(values, f.name), f.default) for f in dataclasses.fields(values)}
-        values = {name: value for name, (value, default) in fields.items() if value != default}
+        values = changed_fields(values)
     return values if isinstance(values, cls) else build(cls, values, what)
 
 

@@ -33,7 +33,15 @@ DRAWN = 32  # batches drawn at once
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How a model is trained."""
+    """How a model is trained.
+
+    Raises:
+        GussError: a value is out of its range.
+
+    Example:
+        >>> guss.FitSettings(loss="nll", epochs=300).learning_rate
+        0.001
+    """
 
     loss: str = "beta_nll"
     """nll (the paper's), beta_nll (keeps the variance from starving the mean), mse (mean by squares, spread by nll)."""
@@ -44,7 +52,7 @@ class FitSettings:
     max_steps: int = 4000
     """At most this many gradient steps in all; 0: no limit."""
     warm_steps: int = 1500
-    """The same for fits that go on from the last one's weights; 0: as max_steps."""
+    """The same for fits that start from the weights of the last fit; 0: as max_steps."""
     batch: int = 50
     """Transitions per gradient step."""
     learning_rate: float = 1e-3
@@ -52,10 +60,10 @@ class FitSettings:
     validation: float = 0.1
     """Share of the transitions held out."""
     patience: int = 200
-    """Epochs without improvement on the held-out rows before the rate is cut by 10; a thousandth is the least, and as
-    long without improvement at that rate ends the fit."""
+    """Epochs without improvement on the held-out rows before the learning rate is divided by 10. Its minimum is a
+    thousandth of `learning_rate`; as many epochs without improvement at the minimum end the fit."""
     warm_start: bool = True
-    """Go on from the last fit's weights; otherwise start anew."""
+    """Start from the weights of the last fit instead of new random ones."""
     cost_blur: float = 0.05
     """Noise on the states that costs are learned from, in standard deviations of the data: plans keep that far away."""
     reward_margin: float = 0.1
@@ -118,9 +126,17 @@ class _Training(NamedTuple):
 
 
 def split_rows(data: Data, settings: FitSettings) -> tuple[Bool[Array, "rows"], Bool[Array, "rows"]]:
-    """Which rows are trained on and which are held out.
+    """Which rows are trained on and which are held out: two masks [R].
 
-    The draw depends on the row alone, so what was held out once stays held out.
+    `data`: transitions in buffers of R rows; `settings.validation` is the share to hold out. The draw depends on the
+    row alone, so what was held out once stays held out.
+
+    Example:
+        >>> rows = jnp.zeros((100, 2))
+        >>> data = guss.Data(rows, rows, rows, use=jnp.ones(100, bool), filled=jnp.int32(60))
+        >>> training, held_out = guss.split_rows(data, guss.FitSettings(validation=0.2))
+        >>> int(training.sum() + held_out.sum()), bool((training & held_out).any())
+        (60, False)
     """
     capacity = data.use.shape[0]
     filled = data.use & (jnp.arange(capacity) < data.filled)
@@ -233,7 +249,7 @@ def train_network(
         settled=jnp.zeros((), bool),
     )
     start = batched_like(weights, start)
-    # Of nets fitted together the last to settle ends the loop; those before it keep what they have, epoch by epoch.
+    # Under `vmap` the loop runs until the last network has settled; `while_loop` leaves settled networks unchanged.
     unfinished = lambda carry: (carry[0] < pace.epochs) & ~carry[1].settled  # noqa: E731
     return jax.lax.while_loop(
         unfinished, lambda carry: (carry[0] + 1, epoch(*carry)), (jnp.zeros((), jnp.int32), start)

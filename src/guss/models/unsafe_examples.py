@@ -84,7 +84,6 @@ class Examples:
         return f"they lie at {', '.join(ranges[:6])}{more}"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         return {
             "unsafe": self.unsafe,
             "total": self.total,

@@ -26,18 +26,28 @@ register_planner = PLANNERS.register
 
 
 def make_planner(name: str, task: Task, *, horizon: int, budget: int, **settings: Any) -> Planner:
-    """The planner of that name for a task: `horizon` H steps, `budget` M evaluated plans, and its own settings."""
+    """The planner of that name for a task.
+
+    `name`: as `guss list` shows it. `task`: what to plan for. `horizon`: H steps. `budget`: M evaluated plans.
+    `settings`: those that the planner declares, such as `num_new` of guss. Raises GussError if a name is not known, a
+    value has the wrong type, or the plan is too large for memory.
+
+    Example:
+        >>> task = guss.make_task("safe-toy")
+        >>> guss.make_planner("guss", task, horizon=10, budget=100, num_new=5).budget
+        100
+    """
     cls = PLANNERS[name].item
-    own = checked_settings("planner", name, cls, settings)
+    own = checked_settings(name, cls, settings)
     steps, plans = (convert(value, int, f"the {what}") for what, value in (("horizon", horizon), ("budget", budget)))
     check_plan_size(steps, plans)
     return cls(task.interface(), horizon=steps, budget=plans, **own)
 
 
-def checked_settings(kind: str, name: str, cls: type[Any], values: Any) -> dict[str, Any]:
-    """Values for the settings of a planner or baseline class; unknown names and wrong types raise GussError."""
+def checked_settings(name: str, cls: type[Any], values: Any) -> dict[str, Any]:
+    """Values for the settings that the class of a method declares; unknown names and wrong types raise GussError."""
     types = types_of(cls)
-    return checked({key: types[key] for key in settings_of(cls)}, values, f"{kind}s.{name}", f"{kind} {name!r}")
+    return checked({key: types[key] for key in settings_of(cls)}, values, f"methods.{name}", f"method {name!r}")
 
 
 def check_plan_size(horizon: int, budget: int, particles: int = 1) -> None:

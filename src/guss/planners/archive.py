@@ -31,7 +31,6 @@ class Archive(NamedTuple):
 
     @property
     def occupancy(self) -> Int[Array, ""]:
-        """Filled cells."""
         return jnp.sum(self.elite, dtype=jnp.int32)
 
 
@@ -123,8 +122,8 @@ def select(
 ) -> tuple[PyTree, Bool[Array, "N"]]:
     """SELECT (Alg. 6, line 3): `num` elites without cost (or of those `eligible`), uniformly, without replacement.
 
-    `lots` are independent and uniform in (−1, 1): the eligible rows with the largest are chosen. Returns candidates and
-    which of them are real: if there are fewer than `num`, the rest is for the caller to fill.
+    `lots` are independent and uniform in (−1, 1): the eligible rows with the largest lots are chosen. Returns `num`
+    candidates and a mask of the valid ones: if fewer rows are eligible, the caller must replace the others.
     """
     eligible = archive.elite & archive.scores.safe if eligible is None else eligible
     drawn, rows = jax.lax.top_k(jnp.where(eligible, lots, -1.0), num)

@@ -23,7 +23,7 @@ class PenalisedCrossEntropy(CrossEntropyPlanner):
     objective = "penalty"
     over_particles = "mean"
 
-    penalty: float = setting(1000.0, "reward that one unit of cost (a step over a bound) is worth")
+    penalty: float = setting(1000.0, "reward that one unit of cost (a step over a bound) subtracts")
 
     def __check_init__(self) -> None:
         if not 0.0 <= self.penalty < WORST:

@@ -38,8 +38,8 @@ class CrossEntropyPlanner(MeanSequencePlanner):
     warm_start: bool = setting(False, "start from the last plan's distribution mean, shifted by one step")
 
     def __check_init__(self) -> None:
-        check_ranges(self, "planner", iterations="[1, inf)", num_elites="[1, inf)")
-        check_ranges(self, "planner", smoothing="[0, 1)", initial_std="(0, inf)")
+        check_ranges(self, "method", iterations="[1, inf)", num_elites="[1, inf)")
+        check_ranges(self, "method", smoothing="[0, 1)", initial_std="(0, inf)")
         smallest = self.budget // self.iterations
         if self.budget > 0 and smallest < self.num_elites:
             raise GussError(
@@ -65,7 +65,6 @@ class CrossEntropyPlanner(MeanSequencePlanner):
         return nothing_yet(memory, self.interface.actions)
 
     def ask(self, state: SequenceState, key: PRNGKeyArray, num: int) -> Shaped[Array, "N H ..."]:
-        """Samples of the distribution."""
         return draw(state.dist, self.interface.actions, key, num)
 
     def tell(self, state: SequenceState, candidates: Shaped[Array, "N H ..."], scores: Scores) -> SequenceState:

@@ -42,7 +42,6 @@ def uniform(actions: Actions, horizon: int, std: float) -> Distribution:
 
 
 def draw(dist: Distribution, actions: Actions, key: PRNGKeyArray, num: int) -> Shaped[Array, "N H ..."]:
-    """`num` action sequences."""
     if isinstance(dist, Normal):
         low, high = ((bound - dist.mean) / dist.std for bound in (-1.0, 1.0))
         unit = jax.random.truncated_normal(key, low[None], high[None], (num, *dist.mean.shape))
@@ -51,7 +50,7 @@ def draw(dist: Distribution, actions: Actions, key: PRNGKeyArray, num: int) -> S
 
 
 def perturb(dist: Distribution, actions: Actions, noise: Float[Array, "N H A"]) -> Shaped[Array, "N H ..."]:
-    """Action sequences made of standard normal noise that may go on from step to step, which `draw` cannot do.
+    """Action sequences made of standard normal noise that may be correlated over time, which `draw` cannot do.
 
     Continuous: mean + std · noise, clipped to the bounds (not truncated: a bound is then often played itself).
     Discrete: the noise's place in the normal distribution is the lot in the inverse of the cumulative one.

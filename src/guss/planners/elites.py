@@ -42,8 +42,8 @@ class ElitePlanner(Planner):
     warm_start: bool = setting(True, "the last plan's policy is one of the initial ones (not in the paper)")
 
     def __check_init__(self) -> None:
-        check_ranges(self, "planner", num_initial="[1, inf)", num_new="[1, inf)", policy_hidden="[1, inf)")
-        check_ranges(self, "planner", mutation_variance="[0, inf)", sample_std="(0, inf)")
+        check_ranges(self, "method", num_initial="[1, inf)", num_new="[1, inf)", policy_hidden="[1, inf)")
+        check_ranges(self, "method", mutation_variance="[0, inf)", sample_std="(0, inf)")
         if 0 < self.budget < self.num_initial:
             raise GussError(
                 f"a budget of {self.budget} plans is smaller than the {self.num_initial} initial policies; "
@@ -114,7 +114,6 @@ class ElitePlanner(Planner):
         return archives.select(state, lots, num)
 
     def act(self, candidate: Float[Array, "params"], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
-        """φ(s)."""
         return policy.act(candidate, obs, self.interface, self.sizes)
 
     def tell(self, state: Archive, candidates: Float[Array, "N params"], scores: Scores) -> Archive:
@@ -130,5 +129,4 @@ class ElitePlanner(Planner):
         return archives.best(state)[1] if self.objective == "cost" else None
 
     def occupancy(self, state: Archive) -> Int[Array, ""]:
-        """Filled cells."""
         return state.occupancy

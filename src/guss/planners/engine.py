@@ -12,79 +12,23 @@ from __future__ import annotations
 import itertools
 import time
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from guss import risk
 from guss.errors import GussError
+from guss.planners.plans import Diagnostics as Diagnostics
+from guss.planners.plans import Monitor as Monitor
+from guss.planners.plans import Plan as Plan
+from guss.planners.plans import Search, Tally
 from guss.task import Task
 from guss.types import Model, Outcomes, Planner, Rollout, Scores
-
-
-class Monitor(eqx.Module):
-    """Something watched while planning: it sees every rollout and score, and cannot change the search."""
-
-    def init(self) -> PyTree:
-        """What is known before the first generation."""
-        return ()
-
-    def update(self, aux: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
-        """What is known after one more generation; rollouts are [N, P, H, …], scores [N]."""
-        return aux
-
-
-class Tally(NamedTuple):
-    """Counts over the plans evaluated so far."""
-
-    evaluated: Int[Array, ""]
-    safe: Int[Array, ""]
-    broken: Int[Array, ""]  # prediction not finite
-    outside: Int[Array, ""]  # descriptor beyond its bounds
-
-
-class Search(NamedTuple):
-    """A search under way: everything needed to go on or to conclude."""
-
-    obs: Float[Array, "D"]
-    state: PyTree
-    generation: Int[Array, ""]
-    tally: Tally
-    aux: PyTree
-    keys: Key[Array, "generations"]
-    key_model: PRNGKeyArray
-
-
-class Diagnostics(NamedTuple):
-    """What a plan scored and how it was found."""
-
-    evaluated: Int[Array, ""]  # plans evaluated
-    safe_share: Float[Array, ""]  # share of them with no cost and no hard violation
-    broken_share: Float[Array, ""]  # share of them whose prediction was not finite
-    outside_share: Float[Array, ""]  # share of them whose descriptor lay beyond its bounds
-    unfamiliar_share: Float[Array, ""]  # share of the chosen plan's predicted states far from the data; NaN: not known
-    reward: Float[Array, ""]  # of the chosen plan, summed over its steps
-    cost: Float[Array, ""]  # of the chosen plan
-    hard: Float[Array, ""]  # hard violations of the chosen plan
-    occupancy: Int[Array, ""]  # filled cells of the archive, 0 if there is none
-    fallback: Bool[Array, ""]  # no usable prediction: the action is the task's fallback
-
-
-class Plan(NamedTuple):
-    """The action to take now, why, and what the planner expects to follow."""
-
-    action: Shaped[Array, "..."]
-    diagnostics: Diagnostics
-    trajectory: Rollout  # predicted, [P, H, …]
-    behaviour: Float[Array, "B"]  # descriptor of that trajectory
-    memory: PyTree  # to hand to the next plan
-    aux: PyTree  # what the monitor saw
-
 
 # ------------------------------------------------------------------------------------------------ roll out and score
 
@@ -112,7 +56,7 @@ def roll_out(
 ) -> Rollout:
     """ROLLOUT of Alg. 4 for N candidates: H steps for each of the model's P particles, [N, P, H, …].
 
-    The keys do not depend on the candidate: all plans of a search meet the same noise, so they compare fairly.
+    The keys do not depend on the candidate: all plans of a search share their noise (common random numbers).
     """
 
     def particle(model: Model, index: Int[Array, ""], key: PRNGKeyArray) -> Rollout:
@@ -190,8 +134,8 @@ def evaluate(
     extra = -num % mesh.size  # the last one again, so that all parts are equal; cut off below
     fill = lambda x: jnp.concatenate([x, jnp.broadcast_to(x[-1:], (extra, *x.shape[1:]))])  # noqa: E731
     shared, split = PartitionSpec(), PartitionSpec(mesh.axis_names)
-    # The search itself is small: every device does all of it. Said on both sides of the rollouts, or the compiler would
-    # divide the search too, its random numbers among it.
+    # Only rollouts are sharded. The search is small and replicated on every device; without these constraints before
+    # and after the rollouts, the compiler would shard it too, including its random numbers.
     everywhere = lambda tree: jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, shared))  # noqa: E731
     spread = jax.shard_map(part, mesh=mesh, in_specs=(shared,) * 4 + (split,), out_specs=split, check_vma=False)
     outcome = spread(particles, task, obs, key, jax.tree.map(fill, everywhere(candidates)))
@@ -363,8 +307,19 @@ def plan(
 ) -> Plan:
     """One plan from one observation, as one compiled program.
 
-    With a `mesh` (`jax.make_mesh((jax.device_count(),), ("plans",))`) the candidates of every generation are divided
-    among its devices; the plan is the same up to rounding.
+    `planner`, `model` and `task`: how, in what, and for what to plan. `obs` [D]: where the system is now. `key`: a JAX
+    random key. `memory`: `Plan.memory` of the episode's last plan; None: this is the first. `monitor`: watches the
+    search. With a `mesh` (`jax.make_mesh((jax.device_count(),), ("plans",))`) the candidates of every generation are
+    divided among its devices; the plan is the same up to rounding.
+
+    Returns a Plan. Raises GussError if `obs` has the wrong shape or is not finite.
+
+    Example:
+        >>> task = guss.make_task("safe-toy")
+        >>> planner = guss.make_planner("rs", task, horizon=2, budget=4)
+        >>> plan = guss.plan(planner, guss.Oracle.of(task), task, [5.0, 5.0], jax.random.key(0))
+        >>> plan.action.shape, bool(plan.diagnostics.fallback)
+        ((2,), False)
     """
     return _plan(planner, model, task, check_obs(task, obs), key, memory, monitor, mesh)
 
@@ -382,8 +337,16 @@ def plan_within(
 ) -> Plan:
     """The best plan found before the deadline: chunks of `chunk` generations until `seconds` are over.
 
-    The first chunk is always run. With time enough, the plan is the very one that `plan` finds. Call it once before
-    the clock matters, so that its chunks are compiled.
+    The first chunk always runs. If all generations run, the plan equals that of `plan`. The first call compiles the
+    chunks, so call it once before timing matters. `planner`, `model`, `task`, `obs`, `key`, `memory` and `monitor` are
+    those of `plan`, as are the result and the errors; a `chunk` below 1 or negative `seconds` raise GussError too.
+
+    Example:
+        >>> task = guss.make_task("safe-toy")
+        >>> planner = guss.make_planner("rs", task, horizon=2, budget=4)
+        >>> plan = guss.plan_within(planner, guss.Oracle.of(task), task, [5.0, 5.0], jax.random.key(0), seconds=1.0)
+        >>> int(plan.diagnostics.evaluated)
+        4
     """
     if chunk < 1 or not 0.0 <= seconds < float("inf"):
         raise GussError(f"a chunk has at least 1 generation, seconds are finite; got chunk {chunk}, seconds {seconds}")

@@ -1,4 +1,4 @@
-"""The improved cross-entropy method (Pinneri 2020, Alg. 1): CEM with noise that goes on, and a memory for elites.
+"""The improved cross-entropy method (Pinneri 2020, Alg. 1): CEM with temporally correlated noise and kept elites.
 
 What differs from the paper: the budget is given and divided by its shrinking law, without its floor of twice the
 elites; the mean takes the place of a sample in the last iteration; elites kept within a plan are not rolled out again
@@ -66,9 +66,9 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
     warm_start: bool = setting(True, "start from the last plan's mean and elites, shifted by one step")
 
     def __check_init__(self) -> None:
-        check_ranges(self, "planner", iterations="[1, inf)", num_elites="[1, inf)", kept_share="[0, 1]")
-        check_ranges(self, "planner", shrink="[1, inf)", noise_exponent="[0, inf)")
-        check_ranges(self, "planner", smoothing="[0, 1)", initial_std="(0, inf)")
+        check_ranges(self, "method", iterations="[1, inf)", num_elites="[1, inf)", kept_share="[0, 1]")
+        check_ranges(self, "method", shrink="[1, inf)", noise_exponent="[0, inf)")
+        check_ranges(self, "method", smoothing="[0, 1)", initial_std="(0, inf)")
         if 0 < self.budget < self.iterations:
             raise GussError(
                 f"a budget of {self.budget} plans is less than one for each of {self.iterations} iterations"
@@ -82,11 +82,10 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
 
     @property
     def num_kept(self) -> int:
-        """E: elites that go on."""
+        """E: elites that are kept."""
         return round(self.kept_share * self.num_elites)
 
     def schedule(self, budget: int) -> tuple[int, ...]:
-        """Shrinking populations."""
         return shrinking_parts(budget, max(self.iterations, 1), max(self.shrink, 1.0))
 
     def first_memory(self) -> Memory:
@@ -96,7 +95,7 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
         return Memory(uniform(actions, self.horizon, self.initial_std), elites, jnp.zeros((self.num_kept,), bool))
 
     def memory(self, state: IcemState) -> Memory:
-        """This plan's mean and best elites (`warm_start`); the spread starts anew."""
+        """This plan's mean and best elites (`warm_start`); the spread is reset."""
         first = self.first_memory()
         if not self.warm_start:
             return first
@@ -139,7 +138,6 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
         return IcemState(search, elites, elite_scores, state.known, state.generation + 1)
 
     def best(self, state: IcemState) -> Shaped[Array, "H ..."]:
-        """The best sample."""
         return state.search.sample
 
     def best_scores(self, state: IcemState) -> Scores | None:
@@ -149,7 +147,7 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
 
 @register_planner("icem", paper="not in it")
 class ImprovedCrossEntropy(RewardAlone, ImprovedCrossEntropyPlanner):
-    """Improved cross-entropy method: noise that goes on over time, elites kept from plan to plan, cost ignored."""
+    """Improved cross-entropy method: temporally correlated noise, elites kept from plan to plan, cost ignored."""
 
 
 @register_planner("s-icem", paper="not in it")

@@ -48,7 +48,7 @@ def weights(
 
 
 class PathIntegralPlanner(MeanSequencePlanner):
-    """Perturbs a sequence, moves it to the weighted mean, repeats; acts with it. Who has a say is left to `counts`."""
+    """Perturbs a sequence, replaces it by the weighted mean, and repeats. `counts` says which samples are weighted."""
 
     iterations: int = setting(1, "rounds of perturbing and averaging; the budget is divided among them")
     temperature: float = setting(0.2, "how far from the best a sample still counts: lower, fewer samples")
@@ -58,8 +58,8 @@ class PathIntegralPlanner(MeanSequencePlanner):
     warm_start: bool = setting(True, "start from the last plan's sequence, shifted by one step")
 
     def __check_init__(self) -> None:
-        check_ranges(self, "planner", iterations="[1, inf)", mixing="(0, 1]")
-        check_ranges(self, "planner", temperature="(0, inf)", noise_std="(0, inf)")
+        check_ranges(self, "method", iterations="[1, inf)", mixing="(0, 1]")
+        check_ranges(self, "method", temperature="(0, inf)", noise_std="(0, inf)")
         if 0 < self.budget < self.iterations:
             raise GussError(
                 f"a budget of {self.budget} plans is less than one for each of {self.iterations} iterations"
@@ -83,7 +83,6 @@ class PathIntegralPlanner(MeanSequencePlanner):
         return nothing_yet(memory, self.interface.actions)
 
     def ask(self, state: SequenceState, key: PRNGKeyArray, num: int) -> Shaped[Array, "N H ..."]:
-        """The sequence, perturbed."""
         actions, dist = self.interface.actions, state.dist
         if not isinstance(dist, Normal):
             mix = lambda probs, alike: (1.0 - self.mixing) * probs + self.mixing * alike  # noqa: E731
@@ -104,7 +103,7 @@ class PathIntegralPlanner(MeanSequencePlanner):
 
 @register_planner("mppi", paper="not in it")
 class PathIntegral(RewardAlone, PathIntegralPlanner):
-    """Model predictive path integral: moves a sequence to the mean of its perturbations, weighted by reward."""
+    """Model predictive path integral: replaces a sequence by the mean of its perturbations, weighted by reward."""
 
 
 @register_planner("s-mppi", paper="not in it")

@@ -1,4 +1,4 @@
-"""Noise that goes on from step to step: white noise, coloured."""
+"""Temporally correlated (coloured) noise."""
 
 import numpy as np
 

@@ -49,7 +49,6 @@ class RewardAlone(SequencePlanner):
     objective = "reward"
 
     def ranking_scores(self, scores: Scores) -> Scores:
-        """Reward alone."""
         return risk.reward_only(scores)
 
     def counts(self, scores: Scores) -> Bool[Array, "N"]:
@@ -65,7 +64,7 @@ class FeasibleFirst(SequencePlanner):
     minimal_elites: int = setting(5, "feasible samples needed before reward counts")
 
     def __check_init__(self) -> None:
-        check_ranges(self, "planner", minimal_elites="[1, inf)")
+        check_ranges(self, "method", minimal_elites="[1, inf)")
 
     def ranking_scores(self, scores: Scores) -> Scores:
         """Hard violations, then cost, then reward: feasible samples come first, by reward."""

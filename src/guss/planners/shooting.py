@@ -28,11 +28,9 @@ class ShootingPlanner(Planner):
         """Position of the sequence to act with."""
 
     def schedule(self, budget: int) -> tuple[int, ...]:
-        """All at once."""
         return (budget,)
 
     def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: tuple[()]) -> Shot:
-        """Nothing chosen yet."""
         actions = self.interface.actions
         return Shot(jnp.zeros((self.horizon, *actions.shape), actions.dtype), risk.no_scores())
 
@@ -45,14 +43,11 @@ class ShootingPlanner(Planner):
         return candidate[t]
 
     def tell(self, state: Shot, candidates: Shaped[Array, "N H ..."], scores: Scores) -> Shot:
-        """Keep the chosen one."""
         row = self.choose(scores)
         return Shot(candidates[row], jax.tree.map(lambda x: x[row], scores))
 
     def best(self, state: Shot) -> Shaped[Array, "H ..."]:
-        """The chosen one."""
         return state.sequence
 
     def best_scores(self, state: Shot) -> Scores:
-        """As evaluated."""
         return state.scores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,13 +53,10 @@ def curve_of(record: Record, field: str, log: bool = False) -> Curve:
     Unsafe shares are those of the steps of all seeds together, as a run's progress shows them: an episode counts by
     its steps.
     """
-    if field == "unsafe_pct":
-        steps = np.maximum(record.values("steps"), 1e-9)
-        number, weights = binned(steps, log)
-        columns = binned(record.values(field) * steps, log)[1] / weights
-    else:
-        number, columns = binned(record.values(field), log)
-        weights = np.ones_like(columns)
+    values = record.values(field)
+    steps = np.maximum(record.values("steps"), 1e-9) if field == "unsafe_pct" else np.ones_like(values)
+    number, weights = binned(steps, log)
+    columns = binned(values * steps, log)[1] / weights
     mean = (columns * weights).sum(axis=1) / weights.sum(axis=1)
     half = np.nan_to_num([metrics.interval(column).half_width for column in columns])
     low, high = mean - half, mean + half
@@ -73,10 +71,10 @@ def level_of(record: Record, field: str) -> float:
     return float(np.average(record.values(field), weights=weights))
 
 
-def with_random_apart(records: list[Record]) -> tuple[list[Record], Record | None]:
+def with_random_apart(records: Sequence[Record]) -> tuple[list[Record], Record | None]:
     """The runs that are drawn as curves, and the run of random actions, drawn as a level; alone it is a curve too."""
     random = next((record for record in records if record.method == "random"), None)
-    return [record for record in records if record is not random] or records, random
+    return [record for record in records if record is not random] or list(records), random
 
 
 def panels_of(record: Record) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -129,8 +127,8 @@ def _beginning(record: Record) -> str:
     if not count or record.method == "random":
         return ""
     how = {"smooth": "smooth random actions", "iid": "independent random actions"}
-    told = how.get(str(record.config.get("explore")), "random actions")
-    return f" (episode 1{f' to {count}' * (count > 1)}: {told})"
+    text = how.get(str(record.config.get("explore")), "random actions")
+    return f" (episode 1{f' to {count}' * (count > 1)}: {text})"
 
 
 def _seeds_text(records: list[Record]) -> str:

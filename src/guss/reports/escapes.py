@@ -29,7 +29,7 @@ def one_line(text: Any, longest: int | None = None) -> str:
 
 
 def digest(text: str) -> str:
-    """Eight letters that tell texts apart."""
+    """Eight letters that differ for different texts."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
 
 
@@ -89,8 +89,11 @@ _LATEX = {c: f"\\{c}" for c in "&%$#_{}"} | {
 }  # fmt: skip
 _ACCENTS = {"\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
             "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c"}  # fmt: skip
-_GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa nu xi pi rho sigma tau phi chi psi omega"
-_GREEK_CAPITALS = "gamma delta theta xi pi sigma phi psi omega"
+for _size, _names in {
+    "SMALL": "alpha beta gamma delta epsilon zeta eta theta iota kappa nu xi pi rho sigma tau phi chi psi omega",
+    "CAPITAL": "Gamma Delta Theta Xi Pi Sigma Phi Psi Omega",
+}.items():
+    _LATEX |= {unicodedata.lookup(f"GREEK {_size} LETTER {name.upper()}"): rf"$\{name}$" for name in _names.split()}
 
 
 def latex(text: Any) -> str:
@@ -107,12 +110,6 @@ def _latex_letter(letter: str) -> str:
     parts = unicodedata.normalize("NFD", letter)
     if len(parts) == 2 and parts[0].isascii() and parts[0].isalpha() and parts[1] in _ACCENTS:
         return rf"\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
-    script, size, what, name, *more = (unicodedata.name(letter, "").lower().split() + [""] * 4)[:5]
-    if (script, what, more) == ("greek", "letter", [""]) and f" {name} " in f" {_GREEK} ":
-        if size == "small":
-            return rf"$\{name}$"
-        if f" {name} " in f" {_GREEK_CAPITALS} ":
-            return rf"$\{name.capitalize()}$"
     return f"{{[}}U+{ord(letter):04X}{{]}}"
 
 

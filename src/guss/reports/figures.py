@@ -27,20 +27,19 @@ MARKERS = {"safe, with a model": "o", "reward alone, with a model": "s", "withou
 
 def draw_pareto(env: str, rows: list[Row]) -> Any:
     """Reward against unsafe steps, ours and the paper's, with the fronts and every method's rank on them."""
-    reward = metrics.MEASURES[rows[0].record.measure]
-    ours = [(row.record.style, row.section, row.pair("unsafe_pct"), row.pair("mar")) for row in rows]
+    reward = metrics.MEASURES[rows[0].measure]
+    ours = [(row.style, row.section, row.pair("unsafe_pct"), row.pair("mar")) for row in rows]
     theirs = []
     for method in paper_methods(env):
         paper = paper_figures(env, method)
         theirs.append((style_of(method), section_of(bundled_method(method))[0], paper["unsafe_pct"], paper["mar"]))
-    panels: list[tuple[str, list[Any]]]
-    panels = [("here", ours), ("in the paper (Table 1)", theirs)] if theirs else [("", ours)]
+    panels: Any = [("here", ours), ("in the paper (Table 1)", theirs)] if theirs else [("", ours)]
     figure, axes = new_figure(len(panels), 1, 5.4 * len(panels), 4.2, squeeze=False)
     for panel, (title, points) in zip(axes[0], panels, strict=True):
         log = spans_orders([unsafe[0] for _, _, unsafe, _ in points])
         _fronts(panel, points, log)
         panel.set(title=title, xlabel=f"unsafe steps [%]{', log scale' * log}", ylabel=f"MAR ({reward})")
-    label = plot_text(rows[0].record.env_label)
+    label = plot_text(rows[0].env_label)
     figure.suptitle(f"{label}: Pareto fronts, with ranks; up and to the left is better", fontsize=10)
     look = {"ls": "", "color": "#555555"}
     sections = dict.fromkeys(section for _, points in panels for _, section, _, _ in points)
@@ -151,16 +150,11 @@ def _model_errors(record: Record) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """By field: episode numbers [N] and values [N, S], means over what is predicted; left out what is no number."""
     found = {}
     for field in ("r2", "r2_horizon", "ks"):
-        rows = [(row["episode"] + 1, row[field]) for row in record.timings if row.get(field) is not None]
-        kept = [(n, np.asarray(v, float).reshape(len(v), -1).mean(axis=1)) for n, v in rows if _whole(v)]
+        rows = {row["episode"] + 1: np.asarray(row[field], float) for row in record.timings if row.get(field)}
+        kept = {n: v.reshape(len(v), -1).mean(axis=1) for n, v in rows.items() if not np.isnan(v).any()}
         if kept:
-            found[field] = (np.asarray([n for n, _ in kept]), np.stack([v for _, v in kept]))
+            found[field] = (np.asarray(list(kept)), np.stack(list(kept.values())))
     return found
-
-
-def _whole(values: Any) -> bool:
-    """Whether all of it are numbers."""
-    return all(_whole(v) for v in values) if isinstance(values, list) else values is not None
 
 
 # ----------------------------------------------------------------------------------------------- states, violations
@@ -253,9 +247,7 @@ def draw_gallery(envs: list[str]) -> Any:
         return None
     figure, axes = new_figure(len(shown), 1, 3.1 * len(shown), 3.6, squeeze=False)
     for panel, env in zip(axes[0], shown, strict=True):
-        view = ENVS[env].item.view
-        assert view is not None
-        assert view.picture is not None
+        view: Any = ENVS[env].item.view
         panel.imshow(view.picture(np.asarray(POSES[env])))
         panel.set(xticks=[], yticks=[])
         panel.spines[:].set_visible(False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,7 +60,6 @@ class Record(StoredRun):
 
     @property
     def method(self) -> str:
-        """The method's name."""
         return str(self.config["method"])
 
     @property
@@ -92,18 +90,12 @@ class Record(StoredRun):
 
     @property
     def seeds(self) -> list[int]:
-        """Those with episodes."""
         return sorted({row["seed"] for row in self.episodes})
 
-    @cached_property
+    @property
     def done(self) -> int:
         """Episodes that every seed has."""
         return int(min(Counter(row["seed"] for row in self.episodes).values(), default=0))
-
-    @property
-    def asked(self) -> int:
-        """Episodes that were asked for."""
-        return int(self.config["episodes"])
 
     def values(self, name: str) -> np.ndarray:
         """A field of all episodes that every seed has, [S, N]."""
@@ -127,11 +119,6 @@ class Gathered:
     """Those of the notes that are about runs which cannot be read."""
 
     @property
-    def envs(self) -> list[str]:
-        """Environments with runs to compare, in the paper's order."""
-        return list(by_env(self.records))
-
-    @property
     def all_records(self) -> list[Record]:
         """Those compared, then those of the groups."""
         return [*self.records, *(record for records in self.groups.values() for record in records)]
@@ -139,10 +126,6 @@ class Gathered:
     def brief(self, error: Exception) -> str:
         """A message without the folder that is reported on."""
         return str(error).replace(f"{self.folder}/", "")
-
-    def of_env(self, env: str) -> list[Record]:
-        """The runs to compare of an environment."""
-        return by_env(self.records).get(env, [])
 
 
 def grouped(records: Iterable[Record], key: Callable[[Record], K]) -> dict[K, list[Record]]:
@@ -159,7 +142,7 @@ def by_env(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def read_record(home: Path, group: str = "") -> Record:
-    """A stored run. What cannot be read, or has no episode, is a GussError that says why."""
+    """A stored run. What cannot be read, or has no episode, is a GussError with the reason."""
     stored = read_stored(home)
     episodes = read_episodes(home)
     if not episodes:
@@ -254,21 +237,17 @@ def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]
     def weight(record: Record) -> tuple[int, str, str]:
         return len(record.seeds) * record.done, str(record.origin.get("date", "")), record.name
 
-    best: dict[str, Record] = {}
-    dropped: list[tuple[str, Record]] = []
-    for record in records:
-        key = settings_key(record.config | {"env": record.env})
-        rival = best.setdefault(key, record)
-        if rival is not record:
-            best[key] = max(rival, record, key=weight)
-            dropped.append((key, min(rival, record, key=weight)))
-    shown = identified(list(best.values()), labels)
-    for key, other in dropped:
-        mine = next(record for record in shown if record.home == best[key].home)
-        notes.append(
-            f"{mine.who}: several runs with the same settings; {mine.name} is shown (most episodes, or made last), "
-            f"{other.name} is not."
-        )
+    alike = list(grouped(records, lambda record: settings_key(record.config | {"env": record.env})).values())
+    best = [max(mine, key=weight) for mine in alike]
+    shown = identified(best, labels)
+    who = {record.home: record.who for record in shown}
+    notes += [
+        f"{who[chosen.home]}: several runs with the same settings; {chosen.name} is shown (most episodes, or made "
+        f"last), {other.name} is not."
+        for chosen, mine in zip(best, alike, strict=True)
+        for other in mine
+        if other is not chosen
+    ]
     return shown
 
 
@@ -276,8 +255,8 @@ def _partial(record: Record) -> list[str]:
     """What a run has less of than was asked for."""
     who, notes = record.who, []
     counts = Counter(row["seed"] for row in record.episodes)
-    if record.done < record.asked and record.config.get("target") is None:
-        notes.append(f"{who}: {record.done} of {record.asked} episodes were run.")
+    if record.done < record.config["episodes"] and record.config.get("target") is None:
+        notes.append(f"{who}: {record.done} of {record.config['episodes']} episodes were run.")
     if len(set(counts.values())) > 1:
         most = max(counts.values())
         short = ", ".join(f"seed {seed} has {n}" for seed, n in sorted(counts.items()) if n < most)
@@ -312,16 +291,12 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
     if len(machines) > 1:
         text = "; ".join(f"{_labels(mine)}: {cpu}" for cpu, mine in machines.items())
         notes.append(f"{label}: planning times are of several machines ({text}).")
-    if dirty := [record for record in records if not _committed(record)]:
+    commits = {record.label: record.origin.get("commit") for record in records}
+    if dirty := [label for label, commit in commits.items() if not commit or str(commit).endswith("-dirty")]:
         what = "guss's own source code had no commit, or changes since its last one"
-        notes.append(f"{label}: {what}, in the runs of {_labels(dirty)}.")
+        notes.append(f"{label}: {what}, in the runs of {', '.join(dirty)}.")
     return notes
 
 
 def _labels(records: list[Record]) -> str:
     return ", ".join(record.label for record in records)
-
-
-def _committed(record: Record) -> bool:
-    commit = record.origin.get("commit")
-    return bool(commit) and not str(commit).endswith("-dirty")

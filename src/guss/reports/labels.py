@@ -19,7 +19,7 @@ from guss.reports.style import label_of, label_of_env
 NOT_SETTINGS = ("env", "method", "seeds", "episodes")
 """Runs that differ in nothing else are the same, run more or less often."""
 MOST_SETTINGS = 3
-"""So many settings a label names, or more where they do not tell all runs apart."""
+"""So many settings a label names, or more where they do not distinguish all runs."""
 DATA = "data"
 DIGITS = 6
 """Hexadecimal digits of the digest of logged data that a label shows."""
@@ -34,15 +34,20 @@ class Name(NamedTuple):
     """What readers see."""
 
 
-def flat(settings: dict[str, Any], before: str = "") -> dict[str, str]:
-    """Nested settings as `fit.loss`: "nll"."""
-    found: dict[str, str] = {}
+def flat_values(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested settings as their flags are called: `fit.loss`, `model.hidden`, `method.num_new`."""
+    found: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, dict):
-            found |= flat(value, f"{before}{key}.")
+            found |= flat_values(value, f"{before}{key.removesuffix('_settings')}.")
         else:
-            found[f"{before}{key}"] = str(value)
+            found[f"{before}{key}"] = value
     return found
+
+
+def flat(settings: dict[str, Any]) -> dict[str, str]:
+    """The same with values as text."""
+    return {name: str(value) for name, value in flat_values(settings).items()}
 
 
 def compared_settings(config: dict[str, Any], *but: str) -> dict[str, Any]:
@@ -62,7 +67,7 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 
 def name_rows(configs: Sequence[dict[str, Any]], runs: Sequence[str]) -> list[Name]:
-    """The names of the runs of one environment; `runs`: their folders, which tell apart what settings do not."""
+    """The names of the runs of one environment; `runs`: their folders, which distinguish what settings do not."""
     details = [""] * len(configs)
     for method in dict.fromkeys(config["method"] for config in configs):
         mine = [i for i, config in enumerate(configs) if config["method"] == method]
@@ -79,12 +84,13 @@ def _with(name: str, text: str) -> str:
 
 
 def _differences(configs: Sequence[dict[str, Any]]) -> list[str]:
-    """Of each run of a method, its values of what is not the same in all of them: first what tells most of them apart.
+    """Of each run of a method, its values of what is not the same in all of them: first what distinguishes the most.
 
     How a model is learned is left out where none is, unless nothing else differs.
     """
     without = [
-        compared_settings(c) if c.get("model") != "oracle" else compared_settings(c, "net", "fit") for c in configs
+        compared_settings(c) if c.get("model") != "oracle" else compared_settings(c, "model_settings", "fit")
+        for c in configs
     ]
     for chosen in (without, [compared_settings(config) for config in configs]):
         settings = _with_data([flat(each) for each in chosen])

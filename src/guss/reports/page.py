@@ -1,6 +1,7 @@
 """The report's page: one HTML file with everything in it, that asks nothing of the network.
 
-The parts are in `page_parts/`; the payload goes in as JSON, and the page's scripts make text of it, never markup.
+`make_payload` gives what it shows as plain data: rows, curves, tests, figures and animations. `build_page` writes these
+as JSON into the parts in `page_parts/`; the page's scripts make text of it, never markup.
 """
 
 from __future__ import annotations
@@ -9,13 +10,189 @@ import base64
 import hashlib
 import html
 import json
+import os
 import re
-from importlib.resources import files
-from typing import Any
+import tomllib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import guss
 from guss.errors import GussError
-from guss.reports.escapes import one_line
+from guss.reports.curves import curve_of, far_apart, level_of, panels_of, with_random_apart
+from guss.reports.escapes import file_stem, one_line
+from guss.reports.inventory import Record
+from guss.reports.labels import compared_settings, flat
 from guss.reports.style import COLOURS
+from guss.reports.table import Row
+from guss.runs import metrics
+from guss.runs.animation import read_animation
+from guss.runs.description import bundled_env
+from guss.runs.store import packed_json
+
+if TYPE_CHECKING:
+    from guss.reports.report import Report
+
+HERO = "guss"
+"""The method that others are tested against in the tables, and whose animation is shown first."""
+Drawn = dict[tuple[str, str], dict[Path, bytes]]
+"""By (environment or "", kind): the files of a figure, with their contents."""
+
+
+def make_payload(report: Report, out: Path, drawn: Drawn, notes: list[str], command: str) -> dict[str, Any]:
+    """All that the page shows. `notes`: what could not be drawn."""
+    notes = [*report.found.notes, *notes]
+    envs = [_env(report, env, rows, drawn, notes) for env, rows in report.tables.items()]
+    return {
+        "title": report.name,
+        "version": guss.__version__,
+        "command": command,
+        "about": _about(report),
+        "missing": notes,
+        "envs": envs,
+        "groups": _groups(report),
+        "figures": [_figure(kind, files) for (env, kind), files in drawn.items() if not env],
+        "runs": [_run(record, out) for record in report.found.all_records],
+    }
+
+
+def _about(report: Report) -> list[str]:
+    texts = []
+    for rows in report.tables.values():
+        steps = sum(int(row.values("steps").sum()) for row in rows)
+        methods = len({row.method for row in rows})
+        runs = "" if methods == len(rows) else f", {len(rows)} settings"
+        texts.append(f"{rows[0].env_label}: {methods} methods{runs}, {steps:,} real steps.")
+    return texts
+
+
+def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[str]) -> dict[str, Any]:
+    animations = []
+    for row in sorted(rows, key=lambda row: row.method != HERO):  # the first is shown first
+        try:
+            animation = read_animation(row.home)
+        except GussError as error:
+            notes.append(f"{row.who}: its animation cannot be shown: {report.found.brief(error)}.")
+            continue
+        if animation is not None:
+            data = base64.b64encode(packed_json(animation)).decode()
+            animations.append({"method": row.key, "label": row.label, "data": data})
+    first, entry = rows[0], bundled_env(env)
+    about = next((row.facts.env.about for row in rows if row.facts is not None), "")
+    return {
+        "id": stem_of(env),
+        "name": env,
+        "label": first.env_label,
+        "about": about if entry is None else entry.summary,
+        "reward": metrics.MEASURES[first.measure],
+        "threshold": first.threshold,
+        "verdict": report.verdicts[env],
+        "rows": [_row(row) for row in rows],
+        "curves": _curves(rows),
+        "tests": report.tests[env],
+        "figures": [_figure(kind, files) for (of, kind), files in drawn.items() if of == env and kind != "learning"],
+        "animations": animations,
+    }
+
+
+def stem_of(env: str) -> str:
+    """An environment's name in file names and addresses: a bundled one's own, for others a safe and unique one."""
+    return file_stem(env, kept=bundled_env(env) is not None)
+
+
+def _row(row: Row) -> dict[str, Any]:
+    """`method` is the row's key: what curves, tests and animations are found by."""
+    return {
+        "method": row.key,
+        "label": row.label,
+        "section": row.section,
+        "safe": row.safe,
+        "color": row.style["color"],
+        "dash": row.style["linestyle"],
+        "run": row.where,
+        "seeds": len(row.seeds),
+        "episodes": row.done,
+        "planned": row.config["episodes"],
+        **{name: getattr(row, name) for name in ("rank", "measures", "plan_ms", "evaluations", "by_cost")},
+    }
+
+
+def _curves(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Reward and unsafe steps by episode; random actions as a level."""
+    acting, random = with_random_apart(records)
+    log, threshold = far_apart(acting), records[0].threshold
+    goal = {"value": threshold, "label": "the paper's threshold"} if threshold else None
+    titles, floors, levels = ("reward", "unsafe steps"), (None, 0), (goal, None)
+    return [
+        {
+            "title": title,
+            "ylabel": label,
+            "floor": floor,
+            "lines": [_line(record, field, log) for record in acting],
+            "level": level,
+            "random": None if random is None else {"value": _short(level_of(random, field))},
+            "logx": log,
+        }
+        for title, floor, level, (field, label) in zip(titles, floors, levels, panels_of(records[0]), strict=True)
+    ]
+
+
+def _line(record: Record, field: str, log: bool) -> dict[str, Any]:
+    curve = curve_of(record, field, log)
+    values = {name: [_short(v) for v in getattr(curve, name)] for name in ("mean", "low", "high")}
+    return {"method": record.key, "label": record.label, "x": curve.number.tolist()} | values
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _groups(report: Report) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "label": title,
+            "envs": [
+                {
+                    "name": env,
+                    "label": rows[0].env_label,
+                    "rows": [_row(row) for row in rows],
+                    "tests": tests[env],
+                }
+                for env, rows in tables.items()
+            ],
+        }
+        for name, (title, tables, tests) in report.groups.items()
+    ]
+
+
+def _figure(kind: str, files: dict[Path, bytes]) -> dict[str, Any]:
+    """The smaller of its files, inlined."""
+    texts = tomllib.loads(_part("captions.toml"))[kind.rpartition("-")[2]]
+    path, content = min(files.items(), key=lambda file: len(file[1]))
+    mime = {".png": "image/png", ".svg": "image/svg+xml"}[path.suffix]
+    return {**texts, "src": f"data:{mime};base64,{base64.b64encode(content).decode()}"}
+
+
+def _run(record: Record, out: Path) -> dict[str, Any]:
+    origin = record.origin
+    return {
+        "run": record.where,
+        "folder": Path(os.path.relpath(record.home, out)).as_posix(),
+        "command": record.command or "not stored",
+        "commit": str(origin.get("commit") or "not stored"),
+        "date": str(origin.get("date", "not stored")),
+        "machine": record.machine,
+        "versions": ", ".join(f"{name} {value}" for name, value in origin.get("versions", {}).items()),
+        "seeds": record.seeds,
+        "episodes": record.done,
+        "settings": ", ".join(f"{name} {value}" for name, value in flat(compared_settings(record.config)).items()),
+        "plugins": ", ".join(record.facts.plugins) if record.facts is not None else "",
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------- HTML
 
 SCRIPTS = ("dom", "table", "axes", "chart", "curves", "panels", "player", "page")
 """One script is made of these, each using what the ones before it define."""
@@ -23,7 +200,6 @@ SCRIPTS = ("dom", "table", "axes", "chart", "curves", "panels", "player", "page"
 
 def build_page(payload: dict[str, Any]) -> str:
     """The whole page, from what was compared."""
-    _check_runs(payload)
     try:
         data = json.dumps(payload, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as problem:
@@ -42,14 +218,4 @@ def build_page(payload: dict[str, Any]) -> str:
 
 
 def _part(name: str) -> str:
-    return (files("guss.reports") / "page_parts" / name).read_text(encoding="utf-8").rstrip("\n")
-
-
-def _check_runs(payload: dict[str, Any]) -> None:
-    """Numbers lead to the runs they are of."""
-    known = {run["run"] for run in payload.get("runs", [])}
-    envs = [env for part in (payload, *payload.get("groups", [])) for env in part.get("envs", [])]
-    named = {row["run"] for env in envs for row in env["rows"] if row.get("run") is not None}
-    if named - known:
-        lost = ", ".join(sorted(named - known))
-        raise GussError(f"the page's numbers lead to their runs, but the payload's `runs` has no entry for {lost}")
+    return (resources.files("guss.reports") / "page_parts" / name).read_text(encoding="utf-8").rstrip("\n")

@@ -4,7 +4,7 @@ write_replay(replay, Path("x.gif"))             the episode as an animation
 write_replay(replay, Path("x.png"), step=17)    one step as a figure
 
 What is drawn is described by `guss.runs.animator`. An environment without a View is drawn by the dimensions of its
-observations (`replay_dimensions.py`).
+observations, with their limits and the plans, and by the actions.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
 
@@ -20,11 +21,11 @@ from guss.envs.shapes import paint
 from guss.errors import GussError
 from guss.files import writing
 from guss.reports.escapes import plot_text
-from guss.reports.replay_dimensions import DimensionPanels
-from guss.reports.style import COLOURS, add_lines, add_rectangle, label_of, line_handles, new_canvas, plt
+from guss.reports.style import COLOURS, add_lines, add_rectangle, folded, label_of, line_handles, new_canvas
 from guss.runs.animation import PAST
 from guss.runs.animator import Animator, Frame
 from guss.runs.replay import Replay
+from guss.runs.tracks import Track
 
 MAX_FRAMES = 100
 
@@ -88,11 +89,9 @@ class ReplayFigure:
         self.background = self.figure.canvas.copy_from_bbox(self.figure.bbox)
 
     def close(self) -> None:
-        """Free its memory."""
         plt.close(self.figure)
 
     def draw(self, frame: Frame) -> np.ndarray:
-        """One frame, as RGB."""
         canvas = self.figure.canvas
         canvas.restore_region(self.background)
         for artist in self.panels.draw(frame):
@@ -115,7 +114,7 @@ class ViewPanels:
     """The axes of an environment with a View: the system, plans, archive and course."""
 
     def __init__(self, animation: Animator, dpi: int) -> None:
-        self.animation, self.place = animation, animation.axes.kind == "place"
+        self.animation, self.place = animation, animation.place
         names = ["system"] * (animation.world is not None) + ["plans"] + ["archive"] * (animation.behaviour is not None)
         self.figure = new_canvas(11.2, 6.1, dpi)
         self.figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
@@ -138,26 +137,25 @@ class ViewPanels:
         axes.spines[:].set_visible(False)
 
     def _draw_system(self, axes: Any, frame: Frame) -> Iterable[Any]:
-        world = self.animation.world
-        assert world is not None
+        world: Any = self.animation.world
         yield axes.imshow(paint(map(tuple, frame.shapes), world), extent=(*world, *world))
 
     # --------------------------------------------------------------------------------------------------- the plans
 
     def _zones(self, axes: Any) -> None:
-        for zone in self.animation.axes.unsafe:
+        for zone in self.animation.view.unsafe:
             if self.place:
                 add_rectangle(axes, zone)
             else:
                 axes.axhspan(*zone, color=COLOURS["zone"], lw=0)
 
     def _prepare_plans(self, axes: Any) -> None:
-        by = self.animation.axes
+        limits, labels = self.animation.view.limits, self.animation.view.labels
         self._zones(axes)
         if self.place:
-            axes.set(xlim=by.limits[0], ylim=by.limits[1], aspect="equal", xlabel=by.labels[0], ylabel=by.labels[1])
+            axes.set(xlim=limits[0], ylim=limits[1], aspect="equal", xlabel=labels[0], ylabel=labels[1])
         else:
-            axes.set(xlim=(-PAST, by.horizon), ylim=by.limits[0], xlabel="steps from now", ylabel=by.labels[0])
+            axes.set(xlim=(-PAST, self.animation.horizon), ylim=limits[0], xlabel="steps from now", ylabel=labels[0])
 
     def _draw_plans(self, axes: Any, frame: Frame) -> Iterable[Any]:
         first = 0 if self.place else max(frame.step - PAST, 0)
@@ -176,7 +174,7 @@ class ViewPanels:
         """A number over time from step `start`, broken where it wraps around; or a path of places."""
         if values.ndim == 2:
             return values[:, 0], values[:, 1]
-        most = self.animation.axes.wraps
+        most = self.animation.wraps
         wraps: Any = [] if most is None else np.flatnonzero(np.abs(np.diff(values)) > most) + 1
         steps = np.arange(start, start + len(values), dtype=float)
         return np.insert(steps, wraps, np.nan), np.insert(values, wraps, np.nan)
@@ -184,16 +182,14 @@ class ViewPanels:
     # ------------------------------------------------------------------------------------------------- the archive
 
     def _prepare_archive(self, axes: Any) -> None:
-        plane = self.animation.behaviour
-        assert plane is not None
+        plane: Any = self.animation.behaviour
         axes.set(xlim=plane.extent[:2], ylim=plane.extent[2:], xlabel=plane.labels[0], ylabel=plane.labels[1])
         bar = self.figure.colorbar(plt.cm.ScalarMappable(cmap="viridis"), ax=axes, shrink=0.7, ticks=[0, 1])
         bar.ax.set_yticklabels(["lowest", "highest"])
         bar.set_label("predicted reward of safe plans\n(red: unsafe plans only; ring: chosen plan)", fontsize=8)
 
     def _draw_archive(self, axes: Any, frame: Frame) -> Iterable[Any]:
-        plane = self.animation.behaviour
-        assert plane is not None
+        plane: Any = self.animation.behaviour
         how = {"extent": plane.extent, "origin": "lower", "aspect": "auto", "interpolation": "nearest"}
         risky, best = np.full(plane.shape, np.nan), np.full(plane.shape, np.nan)
         risky[tuple(frame.risky.T)] = 1.0
@@ -209,7 +205,7 @@ class ViewPanels:
         if not self.place:
             self._zones(axes)
         axes.plot(*self._curve(self.animation.course, 0), color=COLOURS["later"], lw=1.0)
-        limits = self.animation.axes.course_limits(self.animation.course)
+        limits = self.animation.course_limits(self.animation.course)
         axes.set(xlim=(0, len(self.animation.replay)), ylim=limits, xlabel="step of the episode, from 0")
         axes.set_ylabel(self.animation.course_label, fontsize=8)
 
@@ -219,3 +215,68 @@ class ViewPanels:
         yield from axes.plot(*self._curve(course[: frame.step + 1], 0), color=COLOURS["past"], lw=1.4)
         yield from axes.plot(unsafe, course[unsafe], "o", color=COLOURS["dot"], ms=3.5)
         yield axes.axvline(frame.step, color=COLOURS["chosen"], lw=1.0)
+
+
+# -------------------------------------------------------------------------------------------------- observed dimensions
+
+
+class DimensionPanels:
+    """The axes of an animation with tracks: for each one its course, and the plans from now on."""
+
+    def __init__(self, animation: Animator, dpi: int) -> None:
+        assert animation.tracks is not None
+        self.tracks = animation.tracks.tracks
+        rows = len(self.tracks)
+        self.figure = new_canvas(11.2, 1.6 + 1.25 * max(rows, 3), dpi)
+        self.axes: Any = self.figure.subplots(rows, 2, squeeze=False, sharex="col", sharey="row", width_ratios=(1.5, 1))
+        for (left, right), track in zip(self.axes, self.tracks, strict=True):
+            _prepare(left, right, track)
+        (first, second), (left, right) = self.axes[0], self.axes[-1]
+        first.set_title("Episode (red dots: states that an unsafe step led to)", fontsize=9)
+        second.set_title(animation.titles["plans"], fontsize=9)
+        left.set(xlim=(0, len(animation.replay)), xlabel="step of the episode, from 0")
+        right.set(xlim=(-PAST, animation.horizon), xlabel="steps from now")
+        for axes in self.axes.ravel():
+            axes.tick_params(labelsize=7)
+
+    def draw(self, frame: Frame) -> Iterable[Any]:
+        """What changes from step to step."""
+        step, first = frame.step, max(frame.step - PAST, 0)
+        ago = np.arange(first - step, 1)
+        for i, ((left, right), track) in enumerate(zip(self.axes, self.tracks, strict=True)):
+            past, style = track.values[: step + 1].copy(), _style(track)
+            if track.held:  # the action of this step is only planned so far
+                past[-1] = past[-2] if step else np.nan
+            reached = track.unsafe[track.unsafe <= step]
+            yield from left.plot(past, color=COLOURS["past"], lw=1.4, **style)
+            yield left.axvline(step, color=COLOURS["chosen"], lw=1.0)
+            yield from left.plot(reached, track.values[reached], "o", color=COLOURS["dot"], ms=3.5)
+            if frame.tracks:
+                plans = frame.tracks[i]
+                ahead = np.arange(len(plans.chosen))
+                for name in ("unsafe", "safe"):
+                    lines = [np.stack([ahead, line], axis=1) for line in getattr(plans, name)]
+                    yield add_lines(right, lines, name)
+                yield from right.plot(ahead, plans.chosen, color=COLOURS["chosen"], lw=2.2, **style)
+            yield from right.plot(ago, past[first:], color=COLOURS["past"], lw=1.6, **style)
+            if not track.held:
+                yield from right.plot([0], [track.values[step]], "o", color=COLOURS["past"], ms=4)
+
+
+def _style(track: Track) -> Any:
+    return {"drawstyle": "steps-post" if track.held else "default"}
+
+
+def _prepare(left: Any, right: Any, track: Track) -> None:
+    """What stays: the whole course in grey, and the limits."""
+    left.set_ylim(*track.limits)
+    left.plot(track.values, color=COLOURS["later"], lw=1.0, **_style(track))
+    left.set_ylabel(folded(track.label, 16), fontsize=8)
+    for limit, beyond, text in track.bounds:
+        for axes in (left, right):
+            axes.axhspan(*sorted((limit, beyond)), color=COLOURS["zone"], lw=0)
+            axes.axhline(limit, color=COLOURS["dot"], lw=0.8, ls="--")
+        left.annotate(plot_text(text), (0, limit), (3, 2 if beyond > limit else -8), textcoords="offset points",
+                      fontsize=7, color=COLOURS["dot"], clip_on=True)  # fmt: skip
+    if track.note:
+        left.text(0.005, 0.9, plot_text(track.note), transform=left.transAxes, fontsize=7, color=COLOURS["dot"])

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
@@ -25,8 +25,7 @@ from guss.reports.curves import draw_learning, with_random_apart
 from guss.reports.escapes import file_stem, markdown, markdown_code, markdown_table, markdown_title, one_line
 from guss.reports.inventory import Gathered, Record, by_env, gather
 from guss.reports.labels import flat
-from guss.reports.page import build_page
-from guss.reports.page_data import HERO, Drawn, make_payload, stem_of
+from guss.reports.page import HERO, Drawn, build_page, make_payload, stem_of
 from guss.reports.run_summary import compare
 from guss.reports.style import save_figure
 from guss.reports.table import Row, against_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
@@ -36,22 +35,33 @@ from guss.runs.store import json_bytes
 from guss.usercode import no_user_code
 
 
+class Group(NamedTuple):
+    """Runs that are shown together, by environment."""
+
+    title: str
+    tables: dict[str, list[Row]]
+    tests: dict[str, list[dict[str, Any]]]
+
+    @classmethod
+    def of(cls, title: str, records: list[Record]) -> Group:
+        envs = by_env(records)
+        tests = {env: compare(mine) for env, mine in envs.items()}
+        return cls(title, {env: rows_of(mine) for env, mine in envs.items()}, tests)
+
+
 @dataclass
 class Report:
     """What a report is made of."""
 
     found: Gathered
-    tables: dict[str, list[Row]]
-    tests: dict[str, list[dict[str, Any]]]
-    groups: dict[str, dict[str, list[Row]]]
-    """By folder, then by environment."""
-    group_tests: dict[str, dict[str, list[dict[str, Any]]]]
-    """The same of their tests."""
-    group_titles: dict[str, str]
-    verdicts: dict[str, list[str]]
-    """By environment: what the tables say, in words."""
     name: str
     """Of the folder reported on."""
+    tables: dict[str, list[Row]]
+    tests: dict[str, list[dict[str, Any]]]
+    groups: dict[str, Group]
+    """By folder."""
+    verdicts: dict[str, list[str]]
+    """By environment: what the tables say, in words."""
 
 
 @no_user_code("a report")
@@ -84,7 +94,6 @@ def write_report(
 
 @no_user_code("a report")
 def make_report(folder: Path) -> Report:
-    """Everything but the figures."""
     found = gather(folder)
     if not (found.records or found.groups or found.toys):
         error = GussError(
@@ -94,26 +103,17 @@ def make_report(folder: Path) -> Report:
         for note in found.left_out:
             error.add_note(note)
         raise error
-    tables = {env: rows_of(records) for env, records in by_env(found.records).items()}
-    tests = {env: compare(records) for env, records in by_env(found.records).items()}
-    groups = {
-        name: {env: rows_of(mine) for env, mine in by_env(records).items()} for name, records in found.groups.items()
-    }
-    group_tests = {
-        name: {env: compare([row.record for row in rows]) for env, rows in of_group.items()}
-        for name, of_group in groups.items()
-    }
-    titles = {name: group_title(folder / name) for name in groups}
+    name, tables, tests = Group.of(folder.resolve().name, found.records)
+    groups = {where: Group.of(group_title(folder / where), records) for where, records in found.groups.items()}
     verdicts = {env: verdict_of(rows, tests[env]) for env, rows in tables.items()}
-    return Report(found, tables, tests, groups, group_tests, titles, verdicts, folder.resolve().name)
+    return Report(found, name, tables, tests, groups, verdicts)
 
 
 # ------------------------------------------------------------------------------------------------------------ tables
 
 
 def to_markdown(report: Report) -> str:
-    """table.md."""
-    shown = [*report.tables.values(), *(rows for group in report.groups.values() for rows in group.values())]
+    shown = [*report.tables.values(), *(rows for group in report.groups.values() for rows in group.tables.values())]
     beside = ", then [the paper's Table 1]" if any(map(table.in_paper, shown)) else ""
     lines = [
         f"# Results in {markdown_code(report.name)}",
@@ -136,13 +136,13 @@ def to_markdown(report: Report) -> str:
         sure = "How sure: interquartile means over seeds with bootstrap intervals, half-widths over pooled episodes."
         lines += ["", sure, "", *sure_table(rows)]
         lines += _against_hero(rows, report.tests[env])
-    for name, tables in report.groups.items():
-        lines += ["", f"## {markdown_title(report.group_titles[name])} ({markdown_code(f'{name}/')})"]
-        for env, rows in tables.items():
+    for name, group in report.groups.items():
+        lines += ["", f"## {markdown_title(group.title)} ({markdown_code(f'{name}/')})"]
+        for env, rows in group.tables.items():
             lines += ["", f"### {_heading(rows)}", "", *main_table(rows)]
             notes = _differences(report, rows)
             lines += ["", *notes] if notes else []
-            lines += _against_hero(rows, report.group_tests[name].get(env, []))
+            lines += _against_hero(rows, group.tests[env])
     lines += ["", "## What is missing, partial or mixed", ""]
     lines += [f"- {markdown(note)}" for note in report.found.notes] or ["Nothing that is known of."]
     lines += ["", "## Where the numbers come from", ""]
@@ -166,7 +166,7 @@ def _against_hero(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
 
 
 def _heading(rows: list[Row]) -> str:
-    first = rows[0].record
+    first = rows[0]
     goal = "" if first.threshold is None else f", threshold {table.number(first.threshold, 1)}"
     return f"{markdown(first.env_label)} (MAR: {MEASURES[first.measure]}{goal})"
 
@@ -196,7 +196,7 @@ def differences(report: Report, record: Record) -> list[str]:
 
 def _differences(report: Report, rows: list[Row]) -> list[str]:
     """A line of what all of a table's runs have in common, then one for each that has more."""
-    found = {row.record.name: texts for row in rows if (texts := differences(report, row.record))}
+    found = {row.name: texts for row in rows if (texts := differences(report, row))}
     shared = [text for text in next(iter(found.values()), []) if all(text in texts for texts in found.values())]
     if len(found) < 2 or not shared:
         return [f"- {markdown_code(name)}: {markdown('; '.join(texts))}" for name, texts in found.items()]
@@ -211,18 +211,14 @@ def everything(report: Report) -> dict[str, Any]:
     """report.json: what table.json has no room for."""
     return {
         "folder": report.name,
-        "environments": {env: rows[0].record.env_label for env, rows in report.tables.items()},
+        "environments": {env: rows[0].env_label for env, rows in report.tables.items()},
         "notes": report.found.notes,
         "verdicts": report.verdicts,
         "tests": report.tests,
-        "group_tests": report.group_tests,
+        "group_tests": {name: group.tests for name, group in report.groups.items()},
         "groups": {
-            name: [
-                {"env": env, "method": row.method} | table.plain_row(row)
-                for env, rows in tables.items()
-                for row in rows
-            ]
-            for name, tables in report.groups.items()
+            name: [{"env": env, "method": row.method} | table.plain_row(row) for env in tables for row in tables[env]]
+            for name, (_, tables, _) in report.groups.items()
         },
         "runs": [
             {"run": record.name, "group": record.group, "seeds": record.seeds, "episodes": record.done} | record.origin
@@ -247,10 +243,10 @@ def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple
             drawn[env, kind] = save_figure(figure, folder / (f"{kind}-{stem_of(env)}" if env else kind))
 
     for env, rows in report.tables.items():
-        records = report.found.of_env(env)
-        label = rows[0].record.env_label
+        records = by_env(report.found.records)[env]
+        label = rows[0].env_label
         begin(f"maps of states, {label}")
-        mapped = read_all_maps(report.found, env, notes)
+        mapped = read_all_maps(report.found, records, notes)
         parts: dict[str, Callable[[], Any]] = {
             "learning": partial(draw_learning, *with_random_apart(records)),
             "pareto": partial(figures.draw_pareto, env, rows),
@@ -280,9 +276,9 @@ def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple
     return drawn, notes
 
 
-def read_all_maps(gathered: Gathered, env: str, notes: list[str]) -> figures.Mapped:
+def read_all_maps(gathered: Gathered, records: list[Record], notes: list[str]) -> figures.Mapped:
     """The state maps of the runs that have one, or traces to make it of; the others are added to the notes."""
-    records, label = gathered.of_env(env), gathered.of_env(env)[0].env_label
+    label = records[0].env_label
     maps, states = dict[Path, dict[str, Any] | None](), dict[Path, state_maps.StoredStates]()
 
     @contextmanager

@@ -69,18 +69,17 @@ def planning(record: Record) -> tuple[float | None, int | None]:
     config = record.config
     if record.kind is None or not record.kind.plans:
         return None, None
-    net = config.get("net") if config.get("model") != "oracle" else None
+    net = config.get("model_settings") if config.get("model") != "oracle" else None
     net = net if isinstance(net, dict) else {}
     sizes = [config.get("budget"), config.get("horizon"), net.get("ensemble", 1), net.get("particles", 1)]
     evaluations = math.prod(sizes) if all(isinstance(size, int) for size in sizes) else None
-    phases = {row["episode"]: row["phase"] for row in record.episodes}
     lengths = Counter[int]()
     for row in record.episodes:
-        lengths[row["episode"]] += row["steps"]
+        lengths[row["episode"]] += row["steps"] if row["phase"] == "plan" else 0
     quick = [
         1000 * row["plan_seconds"] / lengths[row["episode"]]
         for row in record.timings
-        if phases.get(row["episode"]) == "plan" and lengths[row["episode"]] and not row.get("compiled_programs")
+        if lengths[row["episode"]] and not row.get("compiled_programs")
     ]
     return (round(min(quick), 3) if quick else None), evaluations
 

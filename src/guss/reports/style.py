@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import textwrap
 import zlib
@@ -126,13 +125,6 @@ def folded(label: str, width: int) -> str:
     return "\n".join(plot_text(line) for line in lines)
 
 
-def legend_columns(labels: Sequence[str], most: int) -> int:
-    """Columns of a legend below a figure: at most so many, fewer where labels are long, its rows equally full."""
-    longest = max((len(line) for label in labels for line in label.split("\n")), default=1)
-    most = most if longest <= 20 else max(1, min(most, 110 // (longest + 8)))
-    return math.ceil(len(labels) / math.ceil(len(labels) / most))
-
-
 def save_figure(figure: Any, path: Path) -> dict[Path, bytes]:
     """Write `path`.png and `path`.svg; returns the files with their contents."""
     formats: dict[str, Any] = {
@@ -140,14 +132,12 @@ def save_figure(figure: Any, path: Path) -> dict[Path, bytes]:
         "svg": {"metadata": {"Date": None}},
     }
     files = {}
-    for ending, options in formats.items():
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=ending, **options)
-        files[path.with_name(f"{path.name}.{ending}")] = buffer.getvalue()  # a dot in the name is no suffix
-    plt.close(figure)
     with writing(path.parent):
-        for file, content in files.items():
-            file.write_bytes(content)
+        for ending, options in formats.items():
+            file = path.with_name(f"{path.name}.{ending}")  # a dot in the name is no suffix
+            figure.savefig(file, **options)
+            files[file] = file.read_bytes()
+    plt.close(figure)
     return files
 
 
@@ -164,12 +154,13 @@ def add_rectangle(axes: Any, zone: Sequence[float], **look: Any) -> None:
 
 def line_handles(names: Sequence[tuple[str, str]]) -> list[Any]:
     """The entries of a legend, from names in COLOURS and labels."""
-    widths = {"zone": 5}
-    return [Line2D([], [], color=COLOURS[name], lw=widths.get(name, 2), label=label) for name, label in names]
+    return [Line2D([], [], color=COLOURS[name], lw=5 if name == "zone" else 2, label=label) for name, label in names]
 
 
 def legend_below(figure: Any, axes: Any, most: int, **options: Any) -> None:
-    """A legend of the lines of some axes below a figure, in at most so many columns."""
+    """A legend of some axes' lines below a figure: in at most so many columns, fewer for long labels, equally full."""
     handles, labels = axes.get_legend_handles_labels()
-    columns = legend_columns(labels, most)
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    most = most if longest <= 20 else max(1, min(most, 110 // (longest + 8)))
+    columns = math.ceil(len(labels) / math.ceil(len(labels) / most))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **options)

@@ -6,7 +6,7 @@ A row holds what is known of a run; all forms are made of rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, product
 from typing import Any
 
@@ -31,17 +31,16 @@ HEADS = {
 }
 
 
-@dataclass
-class Row:
-    """A method with its settings on an environment: its measures, how sure they are, and what they cost."""
+@dataclass(frozen=True, kw_only=True)
+class Row(Record):
+    """A run in a table: its measures, how sure they are, and what they cost."""
 
-    record: Record
     section: str
     safe: bool
     measures: dict[str, dict[str, Any]]
     """By name: mean, half (90 %, over seeds), pooled (over episodes of all seeds), iqm, iqm_low, iqm_high, paper, best;
     for MRCP how many seeds reached the threshold."""
-    rank: int | None
+    rank: int | None = None
     """Pareto rank by MAR and p(unsafe)."""
     plan_ms: float | None
     evaluations: int | None
@@ -49,24 +48,9 @@ class Row:
     """Unsafe steps by constraint [%], where there are several: [mean, half-width]."""
 
     @property
-    def method(self) -> str:
-        """The method's name."""
-        return self.record.method
-
-    @property
-    def key(self) -> str:
-        """Its identity among the rows of its environment."""
-        return self.record.key
-
-    @property
-    def label(self) -> str:
-        """The same for readers, the method as the paper writes it."""
-        return self.record.label
-
-    @property
     def share_reached(self) -> float:
         """The share of seeds that reached the threshold."""
-        return float(self.measures["mrcp_ksteps"]["reached"]) / len(self.record.seeds)
+        return float(self.measures["mrcp_ksteps"]["reached"]) / len(self.seeds)
 
     def pair(self, name: str) -> list[float | None]:
         """A measure as [mean, half-width]."""
@@ -86,8 +70,8 @@ def rows_of(records: list[Record]) -> list[Row]:
     """The rows of one environment, by sections; ranks, and the best safe method of each measure, among them."""
     rows = [_row(record) for record in records]
     reward, unsafe = ([row.measures[name]["mean"] for row in rows] for name in ("mar", "unsafe_pct"))
-    for row, rank in zip(rows, metrics.pareto_ranks(reward, unsafe).tolist(), strict=True):
-        row.rank = rank
+    ranks = metrics.pareto_ranks(reward, unsafe).tolist()
+    rows = [replace(row, rank=rank) for row, rank in zip(rows, ranks, strict=True)]
     for name in MEASURES:
         sign = -1.0 if name in HIGHER_IS_BETTER else 1.0
         safe = [row for row in rows if row.safe and row.measures[name]["mean"] is not None]
@@ -119,9 +103,9 @@ def _row(record: Record) -> Row:
             "paper": paper.get(name),
             "best": False,
         } | ({"reached": int(defined.size)} if name == "mrcp_ksteps" else {})
-    plan_ms, evaluations = planning(record)
-    shares = {name: interval_pair(values) for name, values in by_cost(record).items()}
-    return Row(record, section, safe, measures, None, plan_ms, evaluations, shares)
+    about: Any = dict(zip(("plan_ms", "evaluations"), planning(record), strict=True))
+    about["by_cost"] = {name: interval_pair(values) for name, values in by_cost(record).items()}
+    return Row(**vars(record), section=section, safe=safe, measures=measures, **about)
 
 
 # -------------------------------------------------------------------------------------------------------------- JSON
@@ -143,8 +127,8 @@ def plain_row(row: Row) -> dict[str, Any]:
     m = row.measures
     return {name: row.pair(name) for name in MEASURES} | {
         "label": row.label,
-        "seeds": len(row.record.seeds),
-        "episodes": row.record.done,
+        "seeds": len(row.seeds),
+        "episodes": row.done,
         "reached": m["mrcp_ksteps"]["reached"],
         "pareto_rank": row.rank,
         "pooled_half_width": {name: m[name]["pooled"] for name in MEASURES if name != "mrcp_ksteps"},
@@ -153,9 +137,9 @@ def plain_row(row: Row) -> dict[str, Any]:
         "plan_ms": row.plan_ms,
         "model_evaluations_per_step": row.evaluations,
         **({"unsafe_pct_by_cost": row.by_cost} if row.by_cost else {}),
-        "run": row.record.name,
-        "command": row.record.command,
-        "commit": row.record.origin.get("commit"),
+        "run": row.name,
+        "command": row.command,
+        "commit": row.origin.get("commit"),
     }
 
 
@@ -186,7 +170,7 @@ def _paper_text(paper: list[float] | None) -> str:
 
 def in_paper(rows: list[Row]) -> bool:
     """Whether the paper has figures of these rows' environment."""
-    return bool(paper_methods(rows[0].record.env))
+    return bool(paper_methods(rows[0].env))
 
 
 def in_table(rows: Iterable[Row], cells: Callable[[Row], list[str]], heads: list[str]) -> list[str]:
@@ -202,7 +186,7 @@ def overview(tables: dict[str, list[Row]]) -> list[str]:
     """All environments at a glance: reward and unsafe steps of every method that the paper has, [the paper's]."""
     found = {(env, row.key): row for env, rows in tables.items() for row in rows}
     shown = {row.key: row for method in [*paper_methods(), "random"] for row in found.values() if row.method == method}
-    names = [markdown(rows[0].record.env_label) for rows in tables.values()]
+    names = [markdown(rows[0].env_label) for rows in tables.values()]
     heads = ["method", *(head for name in names for head in (f"{name}: MAR", "unsafe [%]"))]
     lines = []
     for key, first in shown.items():
@@ -225,13 +209,13 @@ def main_table(rows: list[Row]) -> list[str]:
         for name in MEASURES:
             m = row.measures[name]
             ours = bold(pair_text(m["mean"], m["half"]), m["best"])
-            if name == "mrcp_ksteps" and 0 < m["reached"] < len(row.record.seeds):
-                ours += f" ({m['reached']} of {len(row.record.seeds)} seeds)"
+            if name == "mrcp_ksteps" and 0 < m["reached"] < len(row.seeds):
+                ours += f" ({m['reached']} of {len(row.seeds)} seeds)"
             texts.append(f"{ours} {_paper_text(m['paper'])}" if beside else ours)
-        record = row.record
-        count = f"{record.done}" if record.done == record.asked else f"{record.done} of {record.asked}"
+        asked = row.config["episodes"]
+        count = f"{row.done}" if row.done == asked else f"{row.done} of {asked}"
         evaluations = "–" if row.evaluations is None else f"{row.evaluations:,}"
-        return [f"{len(record.seeds)} × {count}", *texts, str(row.rank), number(row.plan_ms, 2), evaluations]
+        return [f"{len(row.seeds)} × {count}", *texts, str(row.rank), number(row.plan_ms, 2), evaluations]
 
     heads = ["method", "seeds × episodes", *(HEADS[name][0] for name in MEASURES)]
     return in_table(rows, cells, [*heads, "Pareto rank", "ms per step", "predictions per step"])
@@ -283,7 +267,6 @@ def against_table(rows: list[Row], tests: list[dict[str, Any]], against: str) ->
 
 
 def p_text(p: float | None) -> str:
-    """A p-value, short."""
     return "–" if p is None else f"{p:.2g}" if p >= 1e-300 else "0"
 
 
@@ -299,10 +282,10 @@ def to_latex(tables: dict[str, list[Row]]) -> str:
         "Method & " + " & ".join(rf"\multicolumn{{2}}{{c}}{{{HEADS[name][1]}}}" for name in MEASURES) + r" \\",
     ]
     for rows in tables.values():
-        threshold = rows[0].record.threshold
+        threshold = rows[0].threshold
         goal = "" if threshold is None else rf", $r_{{thr}} = {threshold:g}$"
         width = 1 + 2 * len(MEASURES)
-        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{latex(rows[0].record.env_label)}{goal}}} \\"]
+        lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{latex(rows[0].env_label)}{goal}}} \\"]
         for _, mine in groupby(rows, key=lambda row: row.section):
             lines.append(rf"\cmidrule(l){{2-{width}}}")
             for row in mine:
@@ -328,7 +311,7 @@ def verdict_of(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
     safe = [row for row in rows if row.safe]
     if not safe:
         return ["There is no safe method among these runs."]
-    measure = "return" if rows[0].record.measure == "return" else "mean reward"
+    measure = "return" if rows[0].measure == "return" else "mean reward"
     texts = []
     for name, what, unit in (("mar", f"highest {measure}", ""), ("unsafe_pct", "fewest unsafe steps", " %")):
         best = next(row for row in safe if row.measures[name]["best"])
@@ -340,7 +323,7 @@ def verdict_of(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
         alike = [label for label, value in apart.items() if value is not None and value >= 0.05]
         unsure = [label for label, value in apart.items() if value is None]
         if alike:
-            text += f"; {_listed(alike)} cannot be told from it (Welch, Holm-corrected, p ≥ 0.05)"
+            text += f"; {_listed(alike)} are not significantly different (Welch, Holm-corrected, p ≥ 0.05)"
         elif others and not unsure:
             text += "; all others differ from it (Welch, Holm-corrected, p < 0.05)"
         if unsure:

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from guss.errors import GussError
 from guss.runs.store import read_packed
 
 if TYPE_CHECKING:
-    from guss.runs.animator import Animator, Axes, Frame
+    from guss.runs.animator import Animator, Frame
 
-NAME, EARLIER_NAME, SCHEMA = "animation.json.gz", "film.json.gz", 2
+NAME, SCHEMA = "animation.json.gz", 2
 FIELDS = (
     *("env", "method", "seed", "episode", "phase", "steps", "mean_reward", "return", "unsafe_steps", "verdict"),
     *("world", "axes", "behaviour", "course", "path", "frames"),
@@ -63,31 +61,36 @@ def rounded(values: Any, span: float, fineness: int = FINENESS) -> Any:
     return (plain if decimals > 0 else plain.astype(int)).tolist()
 
 
-def pack_animation(animation: Animator, frames: Iterable[Frame]) -> dict[str, Any]:
-    """As plain data."""
-    replay = animation.replay
-    axes, behaviour = animation.axes, animation.behaviour
-    points = evenly(axes.horizon + 1, MOST_POINTS[axes.kind]) if behaviour is not None else np.zeros(1, int)
-    packed_frames = [_packed_frame(animation, frame, points) for frame in frames]
-    unsafe = np.flatnonzero(animation.unsafe)
-    low, high = axes.limits[0] if axes.kind == "time" else (animation.course.min(), animation.course.max())
-    course = rounded(animation.course, float(high - low))
-    jumped = np.isnan(animation.path.reshape(len(replay), -1)).any(axis=1)
-    path = _rounded(axes, np.nan_to_num(animation.path))
-    packed = {
+def pack_animation(animator: Animator, frames: Iterable[Frame]) -> dict[str, Any]:
+    replay, view, behaviour = animator.replay, animator.view, animator.behaviour
+    kind = "place" if animator.place else "time"
+    points = np.zeros(1, int) if behaviour is None else evenly(animator.horizon + 1, MOST_POINTS[kind])
+    packed_frames = [_packed_frame(animator, frame, points, MOST_PLANS[kind]) for frame in frames]
+    unsafe = np.flatnonzero(animator.unsafe)
+    course = rounded(animator.course, float(np.ptp(animator.course if animator.place else view.limits[0])))
+    jumped = np.isnan(animator.path.reshape(len(replay), -1)).any(axis=1)
+    path = _rounded(animator, np.nan_to_num(animator.path))
+    packed: dict[str, Any] = {
         "schema": SCHEMA,
         "env": replay.config.env,
         "method": replay.config.method,
         "seed": replay.seed,
         "episode": replay.episode,
-        "phase": animation.phase,
+        "phase": animator.phase,
         "steps": len(replay),
-        "mean_reward": round(float(animation.rewards.mean()), 4),
-        "return": round(float(animation.rewards.sum()), 4),
+        "mean_reward": round(float(animator.rewards.mean()), 4),
+        "return": round(float(animator.rewards.sum()), 4),
         "unsafe_steps": len(unsafe),
         "verdict": replay.verdict(),  # after the last frame
-        "world": animation.world,
-        "axes": asdict(axes) | {"points": points.tolist(), "past": PAST, "wraps": axes.wraps},
+        "world": animator.world,
+        "axes": {
+            "kind": kind,
+            **{name: getattr(view, name) for name in ("labels", "limits", "unsafe")},
+            "horizon": animator.horizon,
+            "points": points.tolist(),
+            "past": PAST,
+            "wraps": animator.wraps,
+        },
         "behaviour": behaviour
         and {
             "labels": behaviour.labels,
@@ -96,46 +99,41 @@ def pack_animation(animation: Animator, frames: Iterable[Frame]) -> dict[str, An
             "kept": replay.keeps_archive,
         },
         "course": {
-            "label": animation.course_label,
+            "label": animator.course_label,
             "values": course,
             "unsafe": unsafe.tolist(),
-            "limits": axes.course_limits(course),
+            "limits": animator.course_limits(course),
         },
         "path": [None if jump else place for jump, place in zip(jumped, path, strict=True)],
         "frames": packed_frames,
-        "titles": animation.titles,
-        "legend": animation.legend,
+        "titles": animator.titles,
+        "legend": animator.legend,
     }
-    return json.loads(json.dumps(packed | {"summary": _summary(packed)}))
-
-
-def _summary(packed: dict[str, Any]) -> str:
-    """The outcome of the episode."""
-    how = {"plan": "", "policy": " (a learned policy acts)", "random": " (random actions)"}[packed["phase"]]
-    return (
-        f"Episode {packed['episode']} of seed {packed['seed']}{how}: mean reward {packed['mean_reward']:.3f}, "
-        f"return {packed['return']:.4g}, {packed['unsafe_steps'] or 'none'} of {packed['steps']} steps unsafe."
+    how = {"plan": "", "policy": " (a learned policy acts)", "random": " (random actions)"}[animator.phase]
+    packed["summary"] = (
+        f"Episode {replay.episode} of seed {replay.seed}{how}: mean reward {packed['mean_reward']:.3f}, "
+        f"return {packed['return']:.4g}, {len(unsafe) or 'none'} of {len(replay)} steps unsafe."
     )
+    return json.loads(json.dumps(packed))
 
 
-def _packed_frame(animation: Animator, frame: Frame, points: np.ndarray) -> dict[str, Any]:
-    axes, plane = animation.axes, animation.behaviour
-    low, high = animation.world or (0.0, 1.0)
+def _packed_frame(animator: Animator, frame: Frame, points: np.ndarray, most_plans: int) -> dict[str, Any]:
+    low, high = animator.world or (0.0, 1.0)
 
     def number(value: Any) -> Any:
         return value if isinstance(value, str) else rounded(value, min(high - low, 1.0))
 
     def plan(line: np.ndarray) -> Any:
-        return _rounded(axes, line[points], PLAN_FINENESS)
+        return _rounded(animator, line[points], PLAN_FINENESS)
 
-    safe, unsafe = thin_plans(frame.safe, frame.unsafe, MOST_PLANS[axes.kind])
+    safe, unsafe = thin_plans(frame.safe, frame.unsafe, most_plans)
     ring = None
-    if frame.ring is not None and plane is not None:
+    if frame.ring is not None and (plane := animator.behaviour) is not None:
         ring = [rounded(x, float(end - start)) for x, start, end in zip(frame.ring, plane.low, plane.high, strict=True)]
     return {
         "step": frame.step,
         "shapes": [[number(x) for x in shape] for shape in frame.shapes],
-        "now": _rounded(axes, frame.now),
+        "now": _rounded(animator, frame.now),
         "safe": [plan(line) for line in safe],
         "unsafe": [plan(line) for line in unsafe],
         "chosen": plan(frame.chosen) if len(frame.chosen) else [],
@@ -147,10 +145,10 @@ def _packed_frame(animation: Animator, frame: Frame, points: np.ndarray) -> dict
     }
 
 
-def _rounded(axes: Axes, values: np.ndarray, fineness: int = FINENESS) -> Any:
+def _rounded(animator: Animator, values: np.ndarray, fineness: int = FINENESS) -> Any:
     """Numbers or places, rounded by the range in which they are drawn."""
-    spans = [high - low for low, high in axes.limits]
-    if axes.kind == "time":
+    spans = [high - low for low, high in animator.view.limits]
+    if not animator.place:
         return rounded(values, spans[0], fineness)
     x, y = (rounded(values[..., i], spans[i], fineness) for i in range(2))
     return [x, y] if values.ndim == 1 else [list(place) for place in zip(x, y, strict=True)]
@@ -161,11 +159,5 @@ def _rounded(axes: Axes, values: np.ndarray, fineness: int = FINENESS) -> Any:
 
 def read_animation(home: Path) -> dict[str, Any] | None:
     """The animation that is stored with a run; None if there is none."""
-    if (home / NAME).exists():
-        return read_packed(home / NAME, "the animation of a run", (SCHEMA,), FIELDS)
-    if (home / EARLIER_NAME).exists():
-        raise GussError(
-            f"{home / EARLIER_NAME} is an animation of an earlier version of guss; this version reads {NAME}. Remove "
-            f"the file: `guss pack` then makes a new animation, if the traces of the run are there"
-        )
-    return None
+    path = home / NAME
+    return read_packed(path, "the animation of a run", SCHEMA, FIELDS) if path.exists() else None

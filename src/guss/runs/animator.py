@@ -8,9 +8,8 @@ write_animation(home)   packed data to RUN/animation.json.gz
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,39 +35,11 @@ def make_animation(
     return pack_animation(animator, frames)
 
 
-def write_animation(
-    home: Path, episode: int | None = None, seed: int | None = None, on_step: OnStep = None
-) -> dict[str, Any]:
-    """Recompute an episode and keep its animation in the run's folder."""
-    animation = make_animation(home, episode, seed, on_step)
+def write_animation(home: Path) -> dict[str, Any]:
+    """Recompute the last episode and keep its animation in the run's folder."""
+    animation = make_animation(home)
     write_packed(home / NAME, animation)
     return animation
-
-
-@dataclass(frozen=True)
-class Axes:
-    """What trajectories are drawn by: a number over time, or a place."""
-
-    kind: Literal["time", "place"]
-    labels: tuple[str, ...]
-    limits: tuple[tuple[float, float], ...]
-    unsafe: Sequence[Sequence[float]]
-    """Intervals (from, to) of the number, or rectangles (x from, x to, y from, y to)."""
-    horizon: int
-    """Steps of a plan; 1 if nothing is planned."""
-
-    @property
-    def wraps(self) -> float | None:
-        """Neighbouring numbers further apart than this are not joined: an angle wraps around at its limits."""
-        return 0.5 * (self.limits[0][1] - self.limits[0][0]) if self.kind == "time" else None
-
-    def course_limits(self, course: Any) -> tuple[float, float]:
-        """From where to where a course is drawn: the limits of the number; of rewards, their range with a margin."""
-        if self.kind == "time":
-            return self.limits[0]
-        low, high = float(np.min(course)), float(np.max(course))
-        margin = 0.08 * (high - low) or 0.5
-        return low - margin, high + margin
 
 
 class Frame(NamedTuple):
@@ -102,33 +73,41 @@ class Animator:
         self.replay, self.view = replay, replay.view
         mine = replay.traces[replay.row]
         assert mine.reward is not None
-        place = len(self.view.labels) == 2
+        self.place = len(self.view.labels) == 2
+        """Whether trajectories are drawn by their places; otherwise by a number over time."""
         self.phase = "random" if replay.random else "plan" if replay.replans else "policy"
         self.rewards = np.asarray(mine.reward, float)
         self.unsafe = np.asarray(unsafe_steps(replay.task, mine.cost), bool)
         """Whether each step was unsafe, [T]."""
-        self.axes = Axes(
-            kind="place" if place else "time",
-            labels=self.view.labels,
-            limits=self.view.limits,
-            unsafe=self.view.unsafe,
-            horizon=replay.config.horizon if replay.replans else 1,
-        )
+        self.horizon = replay.config.horizon if replay.replans else 1
+        """Steps of a plan; 1 if nothing is planned."""
         self.behaviour = BehaviourMap(replay.grid, self.view) if replay.replans else None
         """None: nothing was planned."""
         self.world = None if self.view.sketch is None else self.view.world
         """The system's shapes lie in the square [low, high]²; None: there are none."""
         self.path = np.asarray(self.view.shown(mine.obs), float).copy()
-        """By the axes: the state before each step, [T] or [T, 2]; NaN after a jump."""
+        """The state before each step, [T], or [T, 2] of places; NaN after a jump."""
         self.path[np.flatnonzero(~np.asarray(mine.learnable[:-1], bool)) + 1] = np.nan
-        self.course = self.rewards if place else np.asarray(self.view.shown(mine.next_obs), float)
-        """The episode as one curve, [T]: the number that the axes have after each step, or of places the reward."""
-        self.course_label = "reward" if place else self.view.labels[0].partition(" ")[0]
+        self.course = self.rewards if self.place else np.asarray(self.view.shown(mine.next_obs), float)
+        """The episode as one curve, [T]: the number after each step, or of places the reward."""
+        self.course_label = "reward" if self.place else self.view.labels[0].partition(" ")[0]
         self.tracks = None if dims is None else Tracks(replay, dims)
 
     @property
+    def wraps(self) -> float | None:
+        """Neighbouring numbers further apart than this are not joined: an angle wraps around at its limits."""
+        return None if self.place else 0.5 * (self.view.limits[0][1] - self.view.limits[0][0])
+
+    def course_limits(self, course: Any) -> tuple[float, float]:
+        """From where to where a course is drawn: the limits of the number; of rewards, their range with a margin."""
+        if not self.place:
+            return self.view.limits[0]
+        low, high = float(np.min(course)), float(np.max(course))
+        margin = 0.08 * (high - low) or 0.5
+        return low - margin, high + margin
+
+    @property
     def titles(self) -> dict[str, str]:
-        """Of the panels."""
         kept = self.behaviour is not None and self.replay.keeps_archive
         return {
             "system": "System (shaded: unsafe)",
@@ -143,7 +122,7 @@ class Animator:
         names = [("past", "so far")]
         if self.phase == "plan":
             names += [("safe", "safe plans"), ("unsafe", "unsafe plans"), ("chosen", "chosen plan")]
-        zones = self.axes.unsafe if self.tracks is None else [each.bounds for each in self.tracks.tracks if each.bounds]
+        zones = self.view.unsafe if self.tracks is None else [each.bounds for each in self.tracks.tracks if each.bounds]
         return names + ([("zone", "unsafe zone")] if len(zones) else [])
 
     def frames(self, wanted: Collection[int], on_step: Callable[[int], Any] | None = None) -> Iterator[Frame]:

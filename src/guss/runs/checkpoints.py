@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ RUN_META: dict[str, Any] = {
 def checkpoints(home: Path) -> list[Path]:
     """The checkpoints of a run, newest first."""
     files = (home / "checkpoints").glob("ep*.ckpt")
-    return sorted((path for path in files if re.fullmatch(r"ep[0-9]+\.ckpt", path.name)), reverse=True)
+    return sorted((path for path in files if path.stem[2:].isdecimal()), reverse=True)
 
 
 def _load(path: Path, kind: str = "run") -> Stored:
@@ -47,7 +46,7 @@ def episodes_kept(home: Path) -> int:
 
 
 def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any) -> None:
-    """Keep what is needed to go on, and the one before; older ones go."""
+    """Write what is needed to resume; the one before is kept, older ones are deleted."""
     checkpoint.save(checkpoint_path(home, done), "run", meta, state)
     for old in checkpoints(home)[2:]:
         old.unlink()
@@ -71,7 +70,7 @@ def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
             raise error from None
         raise GussError(
             f"{error}. The one before it, after {good.meta['done']} episodes, is good: `guss run --resume {home} "
-            f"--previous` goes on from there"
+            f"--previous` resumes from there"
         ) from error
 
 

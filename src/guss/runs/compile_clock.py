@@ -1,4 +1,4 @@
-"""How long JAX spent compiling, so that it can be told apart from the time spent running."""
+"""How long JAX spent compiling, to separate it from the time spent running."""
 
 from __future__ import annotations
 

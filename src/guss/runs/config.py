@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,43 +14,31 @@ from guss.envs import EnvSpec
 from guss.envs.lookup import find_env
 from guss.errors import GussError, UnknownNameError
 from guss.limits import MAX_SEEDS
-from guss.methods import METHODS, check_method
-from guss.methods.settings import UNKNOWN_EPISODES, AgentSettings, checked_preset, settings_from
+from guss.methods.presets import preset_for, settings_from
+from guss.methods.settings import RunSettings
 from guss.plugins import find_preset, load_preset
-from guss.runs.store import digest_of
-from guss.validation import check_seconds, check_seed, convert, received
-
-LATER = ("data", "overlap", "episode_length", "without_cost", "step_timeout", "env_process")
-"""Settings that are stored only where they differ from their default: most runs do not have them."""
+from guss.runs.store import digest_of, short_name
+from guss.validation import check_seconds, check_seed, received
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(AgentSettings):
-    """Everything that decides a run's outcome."""
+class RunConfig(RunSettings):
+    """Everything that decides a run's outcome; `guss.make_config` makes one with the settings of `guss run`.
 
-    env: str
+    `seeds`: the seeds, each once. Raises GussError if a value is not allowed or values contradict each other.
+
+    Example:
+        >>> guss.RunConfig(env="safe-pendulum", method="rs", seeds=(0, 1), episodes=20).learns
+        True
+    """
+
     seeds: tuple[int, ...]
-    episodes: int
-    """At most this many, random ones included."""
-    target: float | None = None
-    """Stop after a planned episode whose mean reward, over all seeds, reaches this."""
     data: str | None = None
     """Digest of the logged transitions to start from, if any."""
     data_rows: int = 0
-    """How many they are."""
-    overlap: bool = False
-    """Plan for one half of the seeds while the environments of the other half step, where they are not compiled."""
-    episode_length: int | None = None
-    """Steps of an episode, where an environment of the user's own does not say."""
-    without_cost: bool = False
-    """An environment of the user's own tells no cost: nothing is unsafe."""
-    step_timeout: float = 60.0
-    """Seconds that a step of an environment may take; beyond, its episode is given up."""
-    env_process: bool = False
-    """Each environment in its own process, which can be killed; otherwise in a thread. Results are the same."""
-
+    """Number of logged transitions."""
     started_in: str | None = field(default=None, compare=False)
-    """The folder in which a stored run was started: names of files and modules are relative to it. No setting."""
+    """The folder in which a stored run was started: names of files and modules are relative to it. Not a setting."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,7 +65,7 @@ class RunConfig(AgentSettings):
         if self.is_policy and self.unknown_unsafe:
             raise GussError(f"unknown_unsafe is for methods that plan; {self.method!r} does not")
         if self.is_policy and self.overlap:
-            raise GussError(f"--overlap is for methods that plan; {self.method!r} acts in no time")
+            raise GussError(f"--overlap applies to planning methods only, and {self.method!r} is a policy")
 
     @property
     def folder(self) -> Path | None:
@@ -93,27 +83,10 @@ class RunConfig(AgentSettings):
         last = self.episodes - 1
         return not self.acts_randomly and self.is_random(last, last * episode_length, episode_length)
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain data; of logged data, and of what was added later, only where they are used."""
-        silent = ["started_in", *(name for name in LATER if getattr(self, name) == getattr(RunConfig, name))]
-        silent += ["data_rows"] if self.data is None else []
-        if self.is_policy:
-            silent += ["horizon", "budget"]
-            silent += [] if self.method_class.model_based else ["model", "net", "fit"]
-            silent += [] if self.method_class.explores_first else ["initial_episodes", "initial_steps", "explore"]
-        return {k: v for k, v in super().to_json().items() if k not in silent}
-
-
-def preset_for(preset: dict[str, Any], method: str) -> dict[str, Any]:
-    """A preset as a policy takes it: the method's own defaults, overridden by what the preset says of it.
-
-    A margin that planning needs is none of a policy's.
-    """
-    mine = {"planning_margin": 0.0} | METHODS[method].item.defaults
-    told = preset.get("baselines", {}).get(method, {})
-    model = mine.get("model", {}) | convert(told.get("model", {}), dict[str, Any], f"preset.baselines.{method}.model")
-    own = mine | told | ({"model": model} if model else {})
-    return preset | {"baselines": {method: own}}
+    def folder_in(self, out: Path) -> Path:
+        """The folder of a run: its name says what ran, its hash with which settings."""
+        digest = hashlib.sha256(json.dumps(self.changed(), sort_keys=True).encode()).hexdigest()[:8]
+        return out / f"{short_name(self.env)}-{self.method}-{digest}"
 
 
 def make_config(
@@ -127,9 +100,16 @@ def make_config(
 ) -> RunConfig:
     """The settings of `guss run --env ENV --method METHOD`, for `guss.run`.
 
-    `seeds`: the seeds, or how many from 0 on. `preset`: its name, a TOML file or a table; by default the one of the
-    environment. `settings` come before it: `episodes`, `horizon`, `budget`, `model`, …, and the tables `planner`,
-    `net` and `fit`.
+    `env` and `method`: as `guss list` shows them, or a custom environment as `file.py:function`. `seeds`: the seeds, or
+    how many from 0 on. `preset`: its name, a TOML file or a table; by default the one of the environment. `data`:
+    logged transitions to start from. `settings` override the preset: `episodes`, `horizon`, `budget`, `model`, …, and
+    the tables `method_settings`, `model_settings` and `fit`. Returns a RunConfig. Raises GussError if a name or value
+    is not allowed.
+
+    Example:
+        >>> config = guss.make_config("safe-toy", "guss", seeds=2, episodes=3)
+        >>> config.seeds, config.episodes
+        ((0, 1), 3)
     """
     if preset is None:
         preset = find_preset(env)
@@ -143,22 +123,15 @@ def config_from(
 ) -> RunConfig:
     """The run of a method that a preset asks for; what is chosen otherwise, and not None, comes before it.
 
-    `data`: logged transitions to start from. `planner`, `net`, `fit` among the chosen are tables of settings.
+    `data`: logged transitions to start from. `method_settings`, `model_settings` and `fit` among the chosen are tables.
     """
-    check_method(method)  # before anything else
-    preset = checked_preset(preset)
-    for name in preset.get("baselines", {}):
-        METHODS[name]  # raises on unknown names
     how = {"episode_length": chosen.get("episode_length"), "without_cost": chosen.get("without_cost", False)}
     how |= {"process": chosen.get("env_process", False)}
-    if "reward" in find_env(env, **how).make_task().unknown:
-        preset = {"initial_episodes": UNKNOWN_EPISODES} | preset
-    if method in METHODS.names():
-        preset = preset_for(preset, method)
+    preset = preset_for(preset, find_env(env, **how).make_task())
     if data is not None:
         preset = {k: v for k, v in preset.items() if k != "initial_steps"} | {"initial_episodes": 0}
         chosen = chosen | {"data": digest_of(data), "data_rows": data.num_rows}
-    return settings_from(RunConfig, {"episodes": 50} | preset, method, env=env, seeds=seeds, **chosen)
+    return settings_from(RunConfig, preset, method, env=env, seeds=seeds, **chosen)
 
 
 def seeds_from(first: int, count: int) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 from guss.envs import ENVS, EnvSpec
 from guss.errors import GussError
 from guss.methods import METHODS
+from guss.methods.settings import current_names, settings_of_method
 from guss.models import MODELS
 from guss.planners import PLANNERS
 from guss.plugins import PLUGINS
@@ -33,6 +34,13 @@ from guss.validation import checked, received
 NAME, KEY = "config.json", "report"
 REQUIRED: dict[str, Any] = {"env": str, "method": str, "seeds": tuple[int, ...], "episodes": int}
 """What the config of every run has."""
+LEFT_OUT: dict[str, Any] = {
+    **dict.fromkeys(("target", "initial_steps", "data", "episode_length")),
+    **dict.fromkeys(("unknown_unsafe", "overlap", "without_cost", "env_process"), False),
+    **{"planning_margin": 0.0, "learned": [], "hard": [], "data_rows": 0, "step_timeout": 60.0},
+}
+"""What schema 1 did not store where it had this value."""
+LEFT_OUT_OF_FIT = {"cost_blur": 0.05, "reward_margin": 0.1, "reach": 3.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +80,7 @@ class EnvFacts:
     """Names of the observations' dimensions; None: they have none."""
     actions: tuple[str, ...] | None = None
     map: dict[str, Any] | None
-    """The plane of the state map (labels, limits, cells, unsafe_zone), if the environment's code computes one."""
+    """The plane of the state map, if the environment's code computes one: it is not None then, and has labels."""
 
 
 @dataclass(frozen=True)
@@ -174,31 +182,24 @@ def facts_of(config: RunConfig, task: Task) -> dict[str, Any]:
     kind = _kind_of(config.method)
     assert kind is not None  # a RunConfig names a known method
     plane = None if spec.view is None else spec.view.map
-    says: Any = {"return": "return", "mean": None if entry is None else "mean_reward"}  # an EnvSpec's default: "mean"
+    measures: Any = {
+        "return": "return",
+        "mean": None if entry is None else "mean_reward",
+    }  # an EnvSpec's default: "mean"
     env = EnvFacts(
         label=short_name(config.env),
         about="" if entry is None else entry.summary,
         episode_length=task.episode_length,
         constraints=tuple(ConstraintFacts(c.name, bool(c.hard)) for c in task.constraints),
-        measure=says[spec.measure],
+        measure=measures[spec.measure],
         dimensions=task.observations.names,
         actions=task.actions.names,
-        map=None
-        if plane is None
-        else {
-            "labels": plane.labels,
-            "limits": np.asarray(plane.limits, float).tolist(),
-            "cells": np.asarray(plane.cells, int).tolist(),
-            "unsafe_zone": np.asarray(plane.unsafe, float).tolist(),
-        },
+        map=None if plane is None else {"labels": list(plane.labels)},
     )
-    facts = dataclasses.asdict(Facts(env, kind, tuple(dict.fromkeys(PLUGINS))))
-    unnamed = [name for name in ("dimensions", "actions") if facts["env"][name] is None]
-    return facts | {"env": {name: value for name, value in facts["env"].items() if name not in unnamed}}
+    return dataclasses.asdict(Facts(env, kind, tuple(dict.fromkeys(PLUGINS))))
 
 
 def write_stored(home: Path, data: dict[str, Any]) -> None:
-    """Write config.json."""
     write_json(home / NAME, data)
 
 
@@ -226,10 +227,10 @@ def read_json(home: Path) -> dict[str, Any]:
 
 
 def read_stored(home: Path) -> StoredRun:
-    """The config.json of a run; raises a GussError that says why if it is not one."""
+    """The config.json of a run; a GussError with the reason if it is not one."""
     path, stored = home / NAME, read_json(home)
     config = stored.get("config")
-    if not isinstance(config, dict) or not {"env", "method", "episodes", "seeds"} <= set(config):
+    if not isinstance(config, dict) or not set(REQUIRED) <= set(config):
         raise GussError(f"{path} is not of a run: it names no env, method, seeds and episodes")
     if not isinstance(stored.get("schema", 0), int) or stored.get("schema", 0) > SCHEMA:
         raise GussError(f"{path} is of a newer guss (schema {stored['schema']}, this one reads {SCHEMA}): update guss")
@@ -239,6 +240,8 @@ def read_stored(home: Path) -> StoredRun:
             f"{path} is not of a run: there must be a seed, and seeds and episodes must be 0 or more, got "
             f"{received(config['seeds'])} and {config['episodes']}"
         )
+    if stored.get("schema", 0) < SCHEMA:
+        config = _current(config)
     tables = _typed(TABLES, stored, str(path))
     origin = tables.get("provenance", {})
     _typed({"machine": dict[str, Any], "versions": dict[str, Any]}, origin, f"{path}: provenance")
@@ -246,6 +249,20 @@ def read_stored(home: Path) -> StoredRun:
         origin = origin | {"extended": [str(each.get("command", "?")) for each in extended]}
     folder = started_in(home, tables[PLACE]) if PLACE in tables else None
     return StoredRun(stored, config, origin, tables.get(KEY), tables.get("sources", {}), folder)
+
+
+def _current(config: dict[str, Any]) -> dict[str, Any]:
+    """The config of an earlier schema as this one stores it: new names, and the defaults that were left out."""
+    config = current_names(config)
+    unused = {"initial_steps"} if "initial_episodes" not in config else set()
+    config |= {name: value for name, value in LEFT_OUT.items() if name not in config and name not in unused}
+    if "fit" in config:
+        config["fit"] = LEFT_OUT_OF_FIT | config["fit"]
+    if bundled_method(config["method"]) is not None:
+        with no_user_code("defaults of bundled methods"):
+            own = settings_of_method(config["method"], {})
+        config["method_settings"] = json.loads(json.dumps(dataclasses.asdict(own))) | config.get("method_settings", {})
+    return config
 
 
 def _typed(kinds: dict[str, Any], table: dict[str, Any], what: str) -> dict[str, Any]:

@@ -39,8 +39,8 @@ def evaluate_run(home: Path, episodes: int, on_episode: Callable[[int], Any] = i
     restore_learned(home, trainer)
     if config.acts_randomly:
         raise GussError(
-            f"{home} is a run of {config.method!r}: random actions learn nothing that could be evaluated; what they "
-            f"earned is in its episodes.jsonl"
+            f"{home} is a run of {config.method!r}: random actions learn nothing, so there is no model to evaluate; "
+            f"their rewards are in episodes.jsonl"
         )
     if not trainer.ready:
         raise GussError(f"{home} has learned nothing yet that could be evaluated")

@@ -16,12 +16,14 @@ from typing import Any
 
 from guss.checkpoint import Stored
 from guss.errors import GussError
+from guss.methods.settings import current_names
 from guss.runs.config import RunConfig
 from guss.runs.description import read_stored, write_stored
-from guss.validation import convert
+from guss.runs.store import SCHEMA
+from guss.validation import build
 
 EXTENDABLE = ("episodes", "target")
-"""Settings that may differ between a run's config.json and its checkpoints."""
+"""Settings that an extension changes."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Extension:
     target: float | None = None
     """Another mean reward to stop at, infinite for none; None: as before."""
     origin: dict[str, Any] = field(default_factory=dict)
-    """Where this comes from, as `provenance` says it."""
+    """Where this comes from, as `provenance` gives it."""
 
     def apply(self, home: Path, config: RunConfig, stored: Stored | None) -> RunConfig:
         """The config of the extended run; `stored`: its newest checkpoint."""
@@ -61,7 +63,7 @@ class Extension:
         earlier = {name: getattr(before, name) for name in EXTENDABLE}
         origin = {name: self.origin.get(name) for name in ("command", "commit", "date")}
         extended = [*about.get("extended", []), earlier | origin]
-        write_stored(home, about | {"config": after.to_json(), "extended": extended})
+        write_stored(home, about | {"schema": SCHEMA, "config": after.to_json(), "extended": extended})
 
 
 def stopped_at_target(meta: dict[str, Any], config: RunConfig) -> bool:
@@ -72,9 +74,9 @@ def stopped_at_target(meta: dict[str, Any], config: RunConfig) -> bool:
 
 def same_run(meta: dict[str, Any], config: RunConfig) -> bool:
     """Whether a checkpoint with this `meta` is of a run with these settings, maybe before it was extended."""
-    stored = meta["config"]
-    episodes = convert(stored.get("episodes"), int, "meta.config.episodes of the checkpoint")
-    return same_settings(stored, config.to_json()) and episodes <= config.episodes
+    stored = build(RunConfig, current_names(meta["config"]), "meta.config of the checkpoint")
+    extended = dataclasses.replace(stored, episodes=config.episodes, target=config.target)
+    return extended.changed() == config.changed() and stored.episodes <= config.episodes
 
 
 def same_settings(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -55,7 +55,7 @@ def restore_learned(home: Path, trainer: Trainer) -> None:
     """Give a trainer everything that its run has learned."""
     stored, to_fit = learned_state(home, trainer.config)
     trainer.restore(stored)
-    if to_fit and (fitted := trainer.prepare_final()) is not None and fitted.diverged:
+    if to_fit and (fitted := trainer.prepare_final()).diverged:
         warn(f"that fit diverged (seeds {fitted.diverged}): the models of the fit before are used")
 
 
@@ -71,7 +71,7 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
     row = config.row_of(seed)
     if system is None:
         if task is not None:
-            raise GussError("a task describes a system: give `system` with it, or neither for the run's environment")
+            raise GussError("`task` needs `system`; leave out both to use the run's own environment")
         system, task = _environment(config)
         warn_if_changed(home, config)
     stored, to_fit = learned_state(home, config)

@@ -42,15 +42,15 @@ def locked(home: Path) -> Iterator[None]:
         before = _owner(path).get("host", platform.node())
         if before != platform.node():
             raise GussError(
-                f"{home} was in use by a process on {before}, and it cannot be seen from here whether it still is; "
-                f"if it is not, remove {path}"
+                f"{home} was locked by a process on {before}; whether it is still running cannot be checked from here. "
+                f"If it has ended, remove {path}"
             )
         with writing(path):
             path.write_text(json.dumps({"pid": os.getpid(), "host": platform.node()}) + "\n")
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # the folder is gone: an earlier error is the one to tell
+            with contextlib.suppress(OSError):  # the folder is gone: an earlier error is the one to report
                 if _is_at(file, path):
                     path.unlink()
 

@@ -111,7 +111,6 @@ class TensorBoard:
         self.file.flush()
 
     def close(self, failed: bool) -> None:
-        """Close the file."""
         self.file.close()
 
     def _write(self, step: int, **what: Any) -> None:

@@ -6,7 +6,7 @@ Arrays are [S, N]: seeds by episodes, random episodes at the start included. MR(
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,13 @@ THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6, "safe-car-goal": 10.0,
 
 
 class RunMetrics(NamedTuple):
-    """The paper's measures of every seed, [S]; NaN where one is not defined."""
+    """The paper's measures of every seed, [S]; NaN where one is not defined.
+
+    Example:
+        >>> metrics = guss.RunMetrics(*np.array([[-1.0, -2.0], [3.0, np.nan], [0.5, 1.5], [2.0, 4.0]]))
+        >>> float(metrics.unsafe_pct.mean())
+        1.0
+    """
 
     mar: np.ndarray
     """Mean asymptotic reward."""
@@ -99,21 +105,21 @@ def interval(values: ArrayLike, level: float = 0.9) -> Interval:
     return Interval(float(kept.mean()), float(half))
 
 
-def iqm(values: ArrayLike) -> float:
+def iqm(values: ArrayLike, axis: int | None = None) -> Any:
     """Interquartile mean: without the lowest and the highest quarter (of six values, one of each)."""
-    ordered = np.sort(np.asarray(values, float).ravel())
-    cut = ordered.size // 4
-    return float(ordered[cut : ordered.size - cut].mean())
+    from scipy.stats import trim_mean
+
+    return trim_mean(values, 0.25, axis)
 
 
-def bootstrap_iqm(values: ArrayLike, level: float = 0.9, draws: int = 10_000, seed: int = 0) -> tuple[float, float]:
+def bootstrap_iqm(values: ArrayLike, level: float = 0.9, draws: int = 10_000) -> tuple[float, float]:
     """Percentile interval of the interquartile mean, by drawing the values (one per seed) again; always the same."""
-    kept = np.asarray(values, float).ravel()
-    if kept.size < 2:
+    from scipy.stats import bootstrap
+
+    if np.size(values) < 2:
         return math.nan, math.nan
-    drawn = np.sort(kept[np.random.default_rng(seed).integers(kept.size, size=(draws, kept.size))], axis=1)
-    cut = kept.size // 4
-    low, high = np.quantile(drawn[:, cut : kept.size - cut].mean(axis=1), [0.5 - level / 2, 0.5 + level / 2])
+    how: Any = {"confidence_level": level, "n_resamples": draws, "rng": np.random.default_rng(0)}
+    low, high = bootstrap((values,), iqm, method="percentile", **how).confidence_interval
     return float(low), float(high)
 
 
@@ -122,18 +128,16 @@ def welch_p(a: ArrayLike, b: ArrayLike) -> float:
 
     Of two samples without any spread the means are equal (1) or not (0).
     """
-    from scipy.special import stdtr  # Student's distribution; scipy.stats takes half a second to import
+    from scipy.stats import ttest_ind_from_stats  # `ttest_ind` warns of a side without any spread
 
-    x, y = np.asarray(a, float).ravel(), np.asarray(b, float).ravel()
+    x, y = np.asarray(a, float), np.asarray(b, float)
     if min(x.size, y.size) < 2:
         return math.nan
-    of_x, of_y = x.var(ddof=1) / x.size, y.var(ddof=1) / y.size
-    apart = abs(float(x.mean() - y.mean()))
-    scale = max(float(np.abs(x).max()), float(np.abs(y).max()))
-    if math.sqrt(of_x + of_y) <= 1e-12 * scale or of_x + of_y == 0.0:
-        return 1.0 if apart <= 1e-12 * scale else 0.0
-    freedom = (of_x + of_y) ** 2 / (of_x**2 / (x.size - 1) + of_y**2 / (y.size - 1))
-    return float(2.0 * stdtr(freedom, -apart / math.sqrt(of_x + of_y)))
+    negligible = 1e-12 * max(np.abs(x).max(), np.abs(y).max())
+    if max(x.std(), y.std()) <= negligible:
+        return float(abs(x.mean() - y.mean()) <= negligible)
+    sides = (value for z in (x, y) for value in (z.mean(), z.std(ddof=1), z.size))
+    return float(ttest_ind_from_stats(*sides, equal_var=False).pvalue)
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:

@@ -22,7 +22,7 @@ from guss.runs.extension import same_settings
 from guss.runs.paths import KEY as STARTED_IN
 from guss.runs.results import read_config
 from guss.runs.rows import num_random, read_episodes, read_timings
-from guss.runs.store import packed_bytes, raw_lines, trace_path, write_packed
+from guss.runs.store import packed_bytes, packed_json, raw_lines, trace_path
 from guss.usercode import no_user_code
 
 
@@ -58,12 +58,10 @@ def check_target(home: Path, out: Path) -> Path:
     check_folder(out)
     if target.resolve() == home.resolve():
         raise GussError(f"{out} is where {home.name} itself is: choose another folder with --out, so that it is a copy")
-    if not target.exists():
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return target
-    if not target.is_dir() or (any(target.iterdir()) and not (target / "config.json").exists()):
-        raise GussError(f"{target} is there already and holds no run; nothing was changed. Remove it first")
     if not (target / "config.json").exists():
-        return target
+        raise GussError(f"{target} is there already and holds no run; nothing was changed. Remove it first")
     if not same_settings(*(read_stored(place).config for place in (target, home))):
         raise GussError(f"{target} holds a run with other settings than {home}; nothing was changed")
     if (target / "episodes.jsonl").exists():
@@ -92,10 +90,10 @@ def pack_run(
     done = {episode for episode, count in Counter(row["episode"] for row in rows).items() if count == len(seeds)}
     if not done:
         raise GussError(f"{home} has no finished episode yet")
-    lines = {}
+    contents = {}
     for name, found in (("episodes.jsonl", rows), ("timings.jsonl", read_timings(home))):
         pairs = zip(found, raw_lines(home / name), strict=False)  # a run that is under way has written more by now
-        lines[name] = b"".join(line for row, line in pairs if row["episode"] in done)
+        contents[f"{name}.gz"] = packed_bytes(b"".join(line for row, line in pairs if row["episode"] in done))
     made, missing = dict[str, dict[str, Any] | None](), list[str]()
     with no_user_code("a pack"):
         made[state_maps.NAME], why = _maps(home, stored, rows)
@@ -105,19 +103,16 @@ def pack_run(
             traced = [e for e in sorted(done) if all(trace_path(home, seed, e).exists() for seed in seeds)]
             made[animation.NAME], why = _animation(home, stored, traced, num_random(rows), replay, on_step)
         missing += why
+    contents |= {name: packed_json(data) for name, data in made.items() if data is not None}
+    if (home / "eval.json").exists():
+        contents["eval.json"] = (home / "eval.json").read_bytes()
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
     write_stored(target, {name: value for name, value in stored.data.items() if name != STARTED_IN})
-    for name, content in lines.items():
-        write_atomically(target / f"{name}.gz", packed_bytes(content))
-    for name, data in made.items():
-        if data is not None:
-            write_packed(target / name, data)
-    names = ["config.json", *(f"{name}.gz" for name in lines), *(name for name, data in made.items() if data)]
-    if (home / "eval.json").exists():
-        write_atomically(target / "eval.json", (home / "eval.json").read_bytes())
-        names.append("eval.json")
-    return Packed(target, len(done), {name: (target / name).stat().st_size for name in names}, tuple(missing))
+    for name, content in contents.items():
+        write_atomically(target / name, content)
+    sizes = {name: (target / name).stat().st_size for name in ("config.json", *contents)}
+    return Packed(target, len(done), sizes, tuple(missing))
 
 
 Made = tuple[dict[str, Any] | None, list[str]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import platform
@@ -15,27 +16,21 @@ import guss
 
 def provenance(command: str) -> dict[str, Any]:
     """A record to store beside a result."""
+    versions = {"guss": guss.__version__, "python": platform.python_version()}
+    for name in ("jax", "jaxlib", "equinox", "numpy", "scipy", "gymnasium", "mujoco"):
+        with contextlib.suppress(PackageNotFoundError):  # mujoco is an extra
+            versions[name] = version(name)
     return {
         "command": command,
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "versions": {"guss": guss.__version__, "python": platform.python_version()}
-        | {name: version(name) for name in ("jax", "jaxlib", "equinox", "numpy", "scipy", "gymnasium")}
-        | _optional("mujoco"),
+        "versions": versions,
         "machine": {
             "cpu": _cpu(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "system": f"{platform.system()} {platform.machine()}",
         },
     }
-
-
-def _optional(name: str) -> dict[str, str]:
-    """The version of a package that may be missing."""
-    try:
-        return {name: version(name)}
-    except PackageNotFoundError:
-        return {}
 
 
 def _commit() -> str | None:

@@ -35,7 +35,7 @@ from guss.runs.store import trace_path
 from guss.runs.trainer import Trainer, ignore
 from guss.runs.views import plain_view
 from guss.task import Grid
-from guss.types import Planner, Rollout, Scores
+from guss.types import Rollout, Scores
 
 
 class Candidates(NamedTuple):
@@ -56,7 +56,6 @@ class CandidateMonitor(Monitor):
     obs_size: int = eqx.field(static=True)
 
     def init(self) -> tuple[Int[Array, ""], Candidates]:
-        """Nothing yet."""
         zeros = partial(jnp.zeros, self.num_plans)
         paths = jnp.zeros((self.num_plans, self.horizon, self.obs_size))
         return jnp.zeros((), jnp.int32), Candidates(paths, zeros(), zeros(bool), zeros(bool), zeros(jnp.int32))
@@ -105,6 +104,7 @@ class Replay:
         self.config = read_config(home)
         self.trainer = Trainer(self.config) if self.config.plans else None
         """What planned; None for a policy, which does not."""
+        self.method: Any = None if self.trainer is None else self.trainer.method
         spec = spec_of_run(self.config)
         warn_if_changed(home, self.config)
         facts = read_stored(home).facts
@@ -121,8 +121,8 @@ class Replay:
         if self.episode not in stored and stored:
             near = min(stored, key=lambda e: abs(e - self.episode))
             raise GussError(
-                f"episode {self.episode} of {home} was not kept step by step: of those that are played at once, the "
-                f"first is, as episode {near}"
+                f"episode {self.episode} of {home} has no stored trace: of episodes that run in parallel, only the "
+                f"first is stored; the nearest stored one is episode {near}"
             )
         self.traces = [read_episode(trace_path(home, each, self.episode)) for each in self.config.seeds]
         self.plain = spec.view is None
@@ -146,8 +146,7 @@ class Replay:
     @property
     def keeps_archive(self) -> bool:
         """Whether the planner keeps the best plan of each kind of behaviour."""
-        method: Any = None if self.trainer is None else self.trainer.method
-        return method is not None and method.planner.keeps_archive
+        return self.method is not None and self.method.planner.keeps_archive
 
     def verdict(self) -> str:
         """Whether the recomputed plans are those of the run."""
@@ -190,10 +189,9 @@ class Replay:
     def _snapshots(self) -> Iterator[PlanSnapshot]:
         """The plans of all seeds at once, as the run made them, in the states of the episode."""
         assert self.trainer is not None
-        method: Any = self.trainer.method
-        planner: Planner = method.planner
-        size = self.task.observations.size
-        monitor = CandidateMonitor(sum(planner.schedule(planner.budget)), planner.horizon, size)
+        method, planner = self.method, self.method.planner
+        num_plans = sum(planner.schedule(planner.budget))
+        monitor = CandidateMonitor(num_plans, planner.horizon, self.task.observations.size)
         state = method.acting(self.state)
         keys, memory = begin_all(method, state, streams.episodes(self.trainer.keys, self.episode, 1))
         keys, memory = jax.tree.map(lambda x: x[:, 0], (keys, memory))

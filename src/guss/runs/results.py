@@ -20,7 +20,15 @@ from guss.validation import build
 
 
 class Run:
-    """A run in its folder, finished or not: `Run("runs/safe-pendulum-guss-1a2b3c4d")`."""
+    """A run in its folder, finished or not, as `guss.run` returns it.
+
+    Raises GussError if the folder holds no run, or a record of it is damaged.
+
+    Example:
+        >>> run = guss.Run("results/quick/safe-pendulum-guss-d6d81405")
+        >>> run.config.method, run.episodes[0].phase, run.metrics.mar.shape
+        ('guss', 'random', (3,))
+    """
 
     def __init__(self, path: Path | str) -> None:
         """`path`: the run's folder, as `guss run` prints it."""
@@ -32,7 +40,6 @@ class Run:
 
     @cached_property
     def config(self) -> RunConfig:
-        """Its settings."""
         return read_config(self.path)
 
     @property
@@ -52,12 +59,11 @@ class Run:
 
     @cached_property
     def agent(self) -> Agent:
-        """The agent of the first seed, which can act, explain its plans and go on learning (`Agent.from_run`)."""
+        """The agent of the first seed, which can act, explain its plans and continue learning (`Agent.from_run`)."""
         return Agent.from_run(self.path)
 
 
 def episode_from(row: dict[str, object], home: Path) -> Episode:
-    """A line of episodes.jsonl."""
     names = [field.name for field in dataclasses.fields(Episode)]
     renamed = row | {"unsafe_by_cost": row.get("unsafe_pct_by_cost", {})}
     return build(Episode, {k: v for k, v in renamed.items() if k in names}, f"a line of {home / 'episodes.jsonl'}")

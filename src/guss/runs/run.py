@@ -28,10 +28,10 @@ from guss.runs.results import Run, read_config
 from guss.runs.rows import read_episodes
 from guss.runs.sources import source_digests, warn_if_changed
 from guss.runs.state_maps import keep_maps
-from guss.runs.store import digest_of, read_start, run_folder, store_iteration, write_start
+from guss.runs.store import digest_of, read_start, store_iteration, write_start
 from guss.runs.trainer import FinalFit, OnText, Trainer, ignore
 
-DERIVED = ("maps.json.gz", "animation.json.gz", "film.json.gz", "eval.json")
+DERIVED = ("maps.json.gz", "animation.json.gz", "eval.json")
 """What is made of a run's records, and has to be made again after more episodes."""
 PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
 OnFinal = Callable[[FinalFit | None], Any]
@@ -58,11 +58,18 @@ def run(
     origin: dict[str, Any] | None = None,
     **watchers: Any,
 ) -> Run:
-    """Run it to its end and store its records in a folder of `out`; returns the run, with what came out.
+    """Run a config to its end and store its records in a folder of `out`; returns the Run, with what came out.
 
-    `data`: the logged transitions to start from, those whose digest the config names. `overwrite`: a run with the same
-    settings that is there already is lost. `logs`: where curves go while it runs, such as "tensorboard". `origin`:
-    what the run stores about where it comes from. The others as in `Watchers`, or None.
+    `config`: of `make_config`. `data`: the logged transitions to start from, those whose digest the config names.
+    `overwrite`: a run with the same settings that is there already is lost. `logs`: where curves go while it runs, such
+    as "tensorboard". `origin`: what the run stores about where it comes from. `watchers`: functions by the names of
+    `guss.runs.run.Watchers`, such as `on_episode`, or None. Raises GussError if there is a run with the same settings,
+    the folder cannot be written, or the environment fails.
+
+    Example:
+        >>> config = guss.make_config("safe-pendulum", "random", seeds=1, episodes=1)
+        >>> guss.run(config, folder).metrics.unsafe_pct.shape
+        (1,)
     """
     check_writers(logs)
     with new_run(config, out, data=data, overwrite=overwrite, origin=origin) as (home, trainer):
@@ -77,9 +84,16 @@ def resume(
     logs: Sequence[str] = (),
     **watchers: Any,
 ) -> Run:
-    """Resume an interrupted run; it ends as if it had never been interrupted.
+    """Resume an interrupted run; it ends as if it had never been interrupted. Returns the Run.
 
-    `previous`: from the checkpoint before the last one. `more`: extend it, also if it is finished.
+    `path`: the run's folder. `previous`: from the checkpoint before the last one. `more`: extend it, also if it is
+    finished. `logs` and `watchers` are as in `run`. Raises GussError if the folder holds no run that can be resumed.
+
+    Example:
+        >>> config = guss.make_config("safe-pendulum", "random", seeds=1, episodes=1, horizon=3)
+        >>> run = guss.run(config, folder)
+        >>> len(guss.resume(run.path).episodes)  # it was finished already
+        1
     """
     check_writers(logs)
     with reopened_run(path, previous=previous, more=more) as (home, trainer):
@@ -98,14 +112,14 @@ def new_run(
     """The folder of a new run, locked and without records, and its trainer; arguments as of `run`."""
     if config.data != (None if data is None else digest_of(data)):
         raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
-    home = run_folder(Path(out), config.env, config.method, config.to_json())
+    home = config.folder_in(Path(out))
     check_folder(home)
     trainer = Trainer(config, data)
     with locked(home):
         if (home / "config.json").exists() and not overwrite:
             done = len({row["episode"] for row in read_episodes(home)})
             raise GussError(
-                f"{home} holds a run with these very settings, {done} of {read_config(home).episodes} episodes; "
+                f"{home} already contains a run with these settings ({done} of {read_config(home).episodes} episodes); "
                 f"resume it with `guss run --resume {home}`, or replace it with --overwrite"
             )
         sources = source_digests(config)
@@ -196,8 +210,6 @@ def _finish(home: Path, trainer: Trainer, on_final: OnFinal) -> None:
     except GussError as error:
         warn(f"{home} has no final model: {error}")
         return
-    if fitted is None:  # the checkpoint has the models of all episodes already
-        fitted = FinalFit(None, [], 0.0)
     if fitted.diverged:
         warn(
             f"the fit after the last episode of {home} diverged (seeds {fitted.diverged}): the models fitted before "
@@ -226,6 +238,6 @@ def _checked_records(home: Path, trainer: Trainer, meta: dict[str, Any], previou
                 done = before.meta["done"]
                 way = f"The first {done} episodes are complete: `guss run --resume {home} --previous` continues there"
         raise GussError(
-            f"the records of {home} are not those of its checkpoint after {meta['done']} episodes: {error}. Nothing "
+            f"the records of {home} do not match its checkpoint after {meta['done']} episodes: {error}. Nothing "
             f"was changed. {way}"
         ) from error

@@ -3,7 +3,7 @@
 read_maps(home)     RUN/maps.json.gz, or made from the traces; None if there are neither
 make_maps(home)     from the traces, None if there are none
 write_maps(home)    the same, to the file
-read_states(home)   the traces alone; count_states(states, plane) makes the maps of them
+read_states(…)      the traces alone; count_states(states, plane) makes the maps of them
 shared_plane(…)     one plane for several runs, where their environment has none
 keep_maps(home)     at the end of a run: the file, where only the environment's code can make it
 
@@ -41,13 +41,10 @@ class StoredStates(NamedTuple):
     traces: dict[int, list[Trajectory]]
 
 
-def read_states(
-    home: Path, stored: StoredRun | None = None, episodes: Sequence[dict[str, Any]] | None = None
-) -> StoredStates:
-    """The episodes that every seed has finished and stored step by step; `stored`, `episodes`: where they are known."""
-    stored = stored or read_stored(home)
+def read_states(home: Path, stored: StoredRun, episodes: Sequence[dict[str, Any]]) -> StoredStates:
+    """The episodes that every seed has finished and stored step by step; `episodes`: their lines."""
     seeds = stored.config["seeds"]
-    done = {(row["seed"], row["episode"]) for row in (read_episodes(home) if episodes is None else episodes)}
+    done = {(row["seed"], row["episode"]) for row in episodes}
     found = {}
     for episode in sorted({episode for _, episode in done}):
         paths = [trace_path(home, seed, episode) for seed in seeds if (seed, episode) in done]
@@ -58,7 +55,7 @@ def read_states(
 
 def make_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | None:
     """The maps of a run's traces; None as `count_states` says."""
-    return count_states(read_states(home), plane)
+    return count_states(read_states(home, read_stored(home), read_episodes(home)), plane)
 
 
 def count_states(states: StoredStates, plane: StateMap | None = None) -> dict[str, Any] | None:
@@ -146,7 +143,7 @@ def stored_maps(home: Path) -> dict[str, Any] | None:
     """Those of the file; None if there is none."""
     if not (home / NAME).exists():
         return None
-    maps = read_packed(home / NAME, "the maps of a run", (SCHEMA,), FIELDS)
+    maps = read_packed(home / NAME, "the maps of a run", SCHEMA, FIELDS)
     if not _is_whole(maps):
         raise GussError(f"{home / NAME} is not the maps of a run: its cells, limits and counts do not fit together")
     return maps

@@ -6,7 +6,7 @@ timings.jsonl     a line per episode, or per turn of several: seconds, model err
 maps.json.gz      its states, counted by cells; animation.json.gz: one episode with its plans (both: `guss pack`)
 data.npz          logged transitions it started from, if any
 traces/seed<S>-ep<E>.npz   of several episodes that a baseline plays at once, the first
-checkpoints/ep<E>.ckpt   everything needed to go on after E episodes; the last two
+checkpoints/ep<E>.ckpt   everything needed to resume after E episodes; the last two
 final.ckpt        models fitted to all episodes of a finished run
 lock              there while a process works on the run
 """
@@ -20,7 +20,6 @@ import io
 import json
 import os
 import re
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,34 +33,27 @@ from guss.collect.tables import write_columns
 from guss.collect.trajectories import one_episode
 from guss.errors import GussError
 from guss.files import file_error
-from guss.limits import MAX_PACKED, read_gzip
+from guss.limits import MAX_PACKED, read_gzip, reading
 
 if TYPE_CHECKING:
     from guss.runs.trainer import Iteration
 
-SCHEMA = 1
+SCHEMA = 2
+"""Of config.json. 2: settings are stored whole, and those of the method and the model have names of their own."""
 
 
 def short_name(env: str) -> str:
-    """An environment's name for folders and figures: an own one's file and function, not where it lies."""
+    """An environment's name for folders and figures: of a custom one its file and function, without the folder."""
     module, _, function = env.rpartition(":")
     name = env if not module else f"{Path(module).name.removesuffix('.py')} {function}".removesuffix(" make_env")
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
 
 
-def run_folder(out: Path, env: str, method: str, config: dict[str, Any]) -> Path:
-    """The folder of a run: its name tells what ran, its hash with which settings."""
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:8]
-    return out / f"{short_name(env)}-{method}-{digest}"
-
-
 def write_json(path: Path, data: dict[str, Any]) -> None:
-    """Readable JSON, atomically."""
     write_atomically(path, json_bytes(data))
 
 
 def json_bytes(data: dict[str, Any]) -> bytes:
-    """Readable JSON."""
     return (json.dumps(data, indent=2) + "\n").encode()
 
 
@@ -75,7 +67,7 @@ def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        with contextlib.suppress(OSError):  # the first error is the one to tell; half a line is dropped on resuming
+        with contextlib.suppress(OSError):  # the first error is the one to report; half a line is dropped on resuming
             os.truncate(path, size)
         raise GussError(f"{file_error(path, error)}. What was finished before is kept") from error
 
@@ -95,12 +87,11 @@ def read_lines(path: Path) -> list[Any]:
 
 
 def raw_lines(path: Path) -> list[bytes]:
-    """The lines themselves."""
     packed = path.with_name(f"{path.name}.gz")
     try:
         content = unpacked(packed) if packed.exists() else path.read_bytes()
     except OSError as error:
-        raise GussError(f"cannot read {path}: {error.strerror}") from error
+        raise file_error(path, error, "read") from error
     return [line + b"\n" for line in content.split(b"\n")[:-1]]  # what follows the last newline was cut off
 
 
@@ -114,11 +105,8 @@ def packed_bytes(content: bytes) -> bytes:
 
 def unpacked(path: Path) -> bytes:
     """What a file holds that gzip compressed."""
-    with path.open("rb") as file:
-        try:
-            return read_gzip(file, MAX_PACKED.budget(str(path)))
-        except (OSError, EOFError, zlib.error) as error:
-            raise GussError(f"{path} is damaged, or not compressed by gzip: {error}") from error
+    with path.open("rb") as file, reading(f"{path} is damaged, or not compressed by gzip"):
+        return read_gzip(file, MAX_PACKED.budget(str(path)))
 
 
 def write_packed(path: Path, data: dict[str, Any]) -> None:
@@ -131,21 +119,15 @@ def packed_json(data: dict[str, Any]) -> bytes:
     return packed_bytes(json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode())
 
 
-def read_packed(path: Path, what: str, schemas: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
-    """What `write_packed` wrote: `what`, of one of these schemas and with these names; anything else raises."""
-    try:
-        content = unpacked(path)
-    except OSError as error:
-        raise GussError(f"cannot read {path}: {error.strerror}") from error
-    try:
-        data = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise GussError(f"{path} is not {what}: it holds no JSON ({error})") from error
+def read_packed(path: Path, what: str, schema: int, names: Sequence[str]) -> dict[str, Any]:
+    """What `write_packed` wrote: `what`, of this schema and with these names; anything else raises."""
+    with reading(f"{path} is not {what}: it holds no JSON"):
+        data = json.loads(unpacked(path))
     if not isinstance(data, dict) or "schema" not in data:
         raise GussError(f"{path} is not {what}: it names no schema")
-    if data["schema"] not in schemas:
+    if data["schema"] != schema:
         raise GussError(
-            f"{path} has schema {data['schema']!r}, this version of guss reads {schemas[-1]}: another version wrote it"
+            f"{path} has schema {data['schema']!r}, this version of guss reads {schema}: another version wrote it"
         )
     if missing := [name for name in names if name not in data]:
         raise GussError(f"{path} is not {what}: it has no {', '.join(missing)}")
@@ -166,7 +148,7 @@ def trace_path(home: Path, seed: int, episode: int) -> Path:
 
 
 def digest_of(data: Dataset) -> str:
-    """Tells logged data apart, whatever file they came from."""
+    """A digest of logged data, whatever file they came from."""
     digest = hashlib.sha256()
     rows = data.trajectory
     for part in (rows.obs, rows.action, rows.next_obs, rows.learnable, rows.reward, rows.cost):
@@ -221,16 +203,7 @@ def store_iteration(
 
 def _figures(metrics: EpisodeMetrics, status: str, total_steps: int) -> dict[str, Any]:
     """The measures of an episode, as its line has them."""
-    shares = metrics.unsafe_pct_by_cost
-    return {
-        "steps": metrics.steps,
-        "total_steps": total_steps,
-        "return": metrics.episode_return,
-        "mean_reward": metrics.mean_reward,
-        "unsafe_steps": metrics.unsafe_steps,
-        "unsafe_pct": metrics.unsafe_pct,
-        **({"unsafe_pct_by_cost": shares} if len(shares) > 1 else {}),
-        "costs": metrics.costs,
-        "hard_stop": metrics.hard_stop,
-        "status": status,
-    }
+    first = {"steps": metrics.steps, "total_steps": total_steps, "return": metrics.episode_return}
+    without = ["episode_return", "terminated", *(["unsafe_pct_by_cost"] * (len(metrics.costs) < 2))]
+    rest = {name: value for name, value in metrics._asdict().items() if name not in without}
+    return first | rest | {"status": status}

@@ -9,20 +9,59 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from guss.errors import GussError
 from guss.progress import EpisodeSummary
 from guss.runs.checkpoints import FINAL, episodes_kept
-from guss.runs.config import RunConfig
-from guss.runs.forecast import COMPILE, expected_seconds
+from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.rows import read_timings
 from guss.runs.run import resume, run
-from guss.runs.store import run_folder
 from guss.runs.trainer import FinalFit
 
 ENOUGH = 60.0
 """Expected seconds after which what was measured weighs as much as the guess: short runs are mostly overhead."""
 Extras = Mapping[str, Callable[[Path], Any]]
 """What to make of every finished run: the file's name in its folder, and who writes it."""
+
+# ------------------------------------------------------------------------------------------------------------ forecast
+
+# Seconds of one core, rounded from the records in `results/`; what a run has taken so far corrects them.
+COMPILE = 15.0  # a run
+STEP, HOSTED_STEP = 1e-5, 4e-4  # a real step of a seed, compiled or in a simulator
+PLAN, PREDICTED_STEP = 2e-3, 1.5e-6  # a plan of a seed, and each step of each of its candidates
+FIT_STEP = 5e-4  # a gradient step of a seed's model
+ON_POLICY_STEP = 4e-5  # learning from a step
+UPDATE = 5e-3  # an update of SAC's nets
+
+
+def expected_seconds(config: RunConfig) -> np.ndarray:
+    """Of every episode of a run, all seeds together, without compiling."""
+    task = spec_of_run(config).make_task()
+    steps, step = task.episode_length, HOSTED_STEP if task.reset is None else STEP
+    episode = np.arange(config.episodes)
+    random = np.asarray([config.is_random(int(i), int(i) * steps, steps) for i in episode])
+    per_seed = np.full(config.episodes, steps * step)
+    if config.plans:
+        per_seed += np.where(random, 0.0, steps * (PLAN + PREDICTED_STEP * config.horizon * config.budget))
+    if config.learns or (config.is_policy and config.method_class.model_based):
+        per_seed += np.where(random, 0.0, FIT_STEP * _fit_steps(config, steps * episode))
+    if config.is_policy:
+        updates = getattr(config.method_settings, "updates", None)
+        per_seed += steps * (ON_POLICY_STEP if updates is None else UPDATE * updates)
+    return per_seed * len(config.seeds)
+
+
+def _fit_steps(config: RunConfig, rows: np.ndarray) -> np.ndarray:
+    """Gradient steps of the fit to so many transitions. It ends four patiences after its best epoch, or sooner."""
+    fit = config.fit
+    epochs = min(fit.epochs, 6 * fit.patience)
+    steps = np.ceil(epochs * rows * (1.0 - fit.validation) / fit.batch)
+    most = fit.warm_steps or fit.max_steps
+    return np.minimum(steps, most) if most else steps
+
+
+# ---------------------------------------------------------------------------------------------------------------- runs
 
 
 class Job:
@@ -31,11 +70,9 @@ class Job:
     def __init__(self, config: RunConfig, out: Path) -> None:
         self.config, self.out = config, out
         self.name = f"{config.env} {config.method}"
-        self.home = run_folder(out, config.env, config.method, config.to_json())
+        self.home = config.folder_in(out)
         self.expected = expected_seconds(config)
         """Seconds of every episode, roughly."""
-        self.done, self.seconds = 0, 0.0
-        """Episodes that are kept, and what they took, without compiling."""
         self.news: EpisodeSummary | None = None
         """Of the last of them, if it was played just now."""
         self.troubles: list[str] = []
@@ -46,6 +83,7 @@ class Job:
     def look(self) -> None:
         """Read what is stored of it; another process may have continued it."""
         self.done, self.seconds = 0, 0.0
+        """Episodes that are kept, and what they took, without compiling."""
         if self.begun:
             done = episodes_kept(self.home)
             lines = [line for line in read_timings(self.home) if line["episode"] < done]
@@ -55,12 +93,12 @@ class Job:
 
     @property
     def begun(self) -> bool:
-        """Whether there is something to go on with."""
+        """Whether it is there to be resumed."""
         return (self.home / "config.json").exists()
 
     @property
     def packed(self) -> bool:
-        """Whether its records are all that was kept: it cannot go on."""
+        """Whether its records are all that was kept: it cannot be resumed."""
         return self.begun and not (self.home / "checkpoints").is_dir()
 
     @property
@@ -94,10 +132,10 @@ class Job:
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Who is told how a batch goes."""
+    """Is notified of the progress of a batch."""
 
     def start(self, job: Job) -> None:
-        """A run begins, or goes on."""
+        """A run begins, or is resumed."""
 
     def episode(self, job: Job) -> None:
         """Episodes of it are over: `job.news`."""
@@ -139,7 +177,6 @@ class Batch:
 
     @property
     def seconds_left(self) -> float:
-        """Until all are finished."""
         pace = self.pace
         return sum(job.seconds_left(pace) for job in self.jobs if not job.troubles)
 

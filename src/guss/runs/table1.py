@@ -20,7 +20,7 @@ NUM_SEEDS = {"best": 6, "paper": 6, "quick": 2}
 
 
 def check_names(envs: Sequence[str], methods: Sequence[str]) -> None:
-    """Environments of the table, methods of any kind; others are told."""
+    """Environments of the table, methods of any kind; others are errors."""
     for env in envs:
         if env not in ENVIRONMENTS:
             raise UnknownNameError("environment of Table 1:", env, ENVIRONMENTS)

@@ -64,7 +64,6 @@ class ToyConfig:
             raise GussError(f"an episode needs at least 1 step, got {self.steps}")
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
 
@@ -81,12 +80,11 @@ def safe_cells(layout: ToyLayout) -> np.ndarray:
     """Which cells of the coverage grid hold a safe position (of those reached in whole steps from the start)."""
     steps = np.arange(-np.ceil(layout.size), np.ceil(layout.size) + 1)
     axes = [np.unique(np.clip(layout.start[i] + steps, 0, layout.size)) for i in (0, 1)]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2)
-    a = layout.areas()
-    x, y = points[:, :1], points[:, 1:]
-    unsafe = ((x >= a[None, :, 0]) & (x <= a[None, :, 1]) & (y >= a[None, :, 2]) & (y <= a[None, :, 3])).any(1)
+    points = jnp.asarray(np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2), jnp.float32)
+    cost, stay = toy_task(layout).constraints[0].cost, jnp.zeros(2, jnp.int32)
+    unsafe = jax.vmap(lambda point: cost(point, stay, point))(points)
     safe = np.zeros(CELLS[0] * CELLS[1], bool)
-    safe[np.asarray(cell_rows(jnp.asarray(points[~unsafe], jnp.float32), jnp.float32(layout.size)))] = True
+    safe[np.asarray(cell_rows(points[~unsafe], jnp.float32(layout.size)))] = True
     return safe
 
 
@@ -96,7 +94,6 @@ class CoverageMonitor(Monitor):
     size: Array
 
     def init(self) -> Bool[Array, "cells"]:
-        """Nothing visited."""
         return jnp.zeros((CELLS[0] * CELLS[1],), bool)
 
     def update(self, aux: Bool[Array, "cells"], rollouts: Rollout, scores: Scores) -> Bool[Array, "cells"]:

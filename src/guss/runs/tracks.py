@@ -44,23 +44,16 @@ class TrackPlans(NamedTuple):
 
 def find_dims(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """The dimensions of these names or numbers, each once."""
-    found = []
-    for name in wanted:
-        if name in labels:
-            found.append(labels.index(name))
-        elif name.isdecimal() and int(name) < len(labels):
-            found.append(int(name))
-        else:
-            raise UnknownNameError("dimension of the observation", name, labels)
-    return list(dict.fromkeys(found))
+    known = {str(i): i for i in range(len(labels))} | {label: labels.index(label) for label in labels}
+    if unknown := [name for name in wanted if name not in known]:
+        raise UnknownNameError("dimension of the observation", unknown[0], labels)
+    return list(dict.fromkeys(known[name] for name in wanted))
 
 
 def drawn_dims(labels: Sequence[str], wanted: Sequence[str], limited: Sequence[int]) -> list[int]:
     """Those wanted; by default all, or of many those with a limit and the first others."""
     if wanted:
         return find_dims(labels, wanted)
-    if len(labels) <= MOST_DIMS:
-        return list(range(len(labels)))
     return sorted(list(dict.fromkeys([*limited, *range(len(labels))]))[:MOST_DIMS])
 
 

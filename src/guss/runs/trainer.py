@@ -14,12 +14,11 @@ from jaxtyping import Array, Key
 
 from guss import keys as streams
 from guss.checkpoint import Stored
-from guss.collect.compiled import CompiledCollector, OnStep
+from guss.collect.compiled import CompiledCollector, Failures, OnStep
 from guss.collect.datasets import Dataset
-from guss.collect.episode_metrics import EpisodeMetrics, episode_metrics
-from guss.collect.host import Failures, HostCollector
+from guss.collect.episode_metrics import EpisodeMetrics, episode_metrics, summarise
+from guss.collect.host import HostCollector
 from guss.collect.inputs import InputChecker, with_names
-from guss.collect.trajectories import check_finite
 from guss.compilation import Ahead, begin_programs
 from guss.envs import EnvSpec
 from guss.errors import GussError
@@ -46,9 +45,9 @@ class FinalFit(NamedTuple):
     """The fit after the last episode."""
 
     report: FitReport | None
-    """None if it diverged: the models are those of the fit before."""
+    """None if the fit diverged (the previous models are kept), or if there were no new data."""
     diverged: list[int]
-    """The seeds for which it did."""
+    """The seeds whose fit diverged."""
     seconds: float
 
 
@@ -99,7 +98,7 @@ class Trainer:
         self.ended_early = False
         """Whether an episode was ended by the system or a hard limit; not if an environment failed."""
         self.over = False
-        """Whether all are, or the target is reached."""
+        """Whether all episodes are finished, or the target is reached."""
         self._knowledge, self._ahead, self._compiling = Knowledge(), Ahead(), False
         if data is not None:
             rows = InputChecker(task).dataset(data, len(config.seeds))
@@ -110,8 +109,8 @@ class Trainer:
         if asked % each:
             near = f"{asked - asked % each} or " if asked > each else ""
             raise GussError(
-                f"{self.config.method} plays {each} episodes of a seed at once, so their number is a multiple of that, "
-                f"as --episodes {near}{asked - asked % each + each}; got {asked} (or choose another num_envs)"
+                f"{self.config.method} runs {each} episodes per seed in parallel, so --episodes must be a multiple of "
+                f"{each}, such as {near}{asked - asked % each + each}; got {asked} (or choose another num_envs)"
             )
 
     # ---------------------------------------------------------------------------------------------------- the loop
@@ -137,7 +136,6 @@ class Trainer:
             else:
                 acting = self.method.acting(self.state)
                 trajectory, failures = self.collector.collect(self.method, acting, keys, first, on_step)
-            check_finite(self.task, trajectory, first, self.config.seeds)
             collected = time.perf_counter()
             update = streams.updates(self.keys, first)
             self.state, metrics = jax.block_until_ready(self.method.update_all(self.state, trajectory, update))
@@ -148,9 +146,19 @@ class Trainer:
         timing = {"episode": first, **seconds, "compiled_programs": clock.programs}
         timing |= self.method.record(prepare, metrics)
         found = episode_metrics(self.task, trajectory)
-        phase = "random" if random else self.method.phase
-        summary = self._summarise(found, failures, phase, _model_r2(prepare | metrics), timing)
-        summary.warnings = tuple(warnings)
+        flat = [one for each in found for one in each]
+        self.ended_early |= any(one.ended_early for one in flat)
+        summary = summarise(
+            self.task,
+            flat,
+            timing,
+            episode=first + self.num_envs - 1,
+            phase="random" if random else self.method.phase,
+            ends_early=self.ended_early,
+            model_r2=_model_r2(prepare | metrics),
+            trouble=tuple(self._troubles(found, failures)),
+            warnings=tuple(warnings),
+        )
         self._count(found, summary)
         return Iteration(trajectory, found, failures, summary, timing)
 
@@ -161,13 +169,11 @@ class Trainer:
         self._ahead.wait(on_wait=self._compiling_stage)
         return metrics
 
-    def prepare_final(self) -> FinalFit | None:
-        """The fit that one more episode would begin with; None where there is nothing to fit."""
+    def prepare_final(self) -> FinalFit:
+        """The fit that one more episode would begin with; without a report where there is nothing to fit."""
         started = time.perf_counter()
         report = self._try_prepare(self.done).get("report")
-        if report is None:
-            return None
-        broken = self._seeds_where(diverged(report))
+        broken = [] if report is None else self._seeds_where(diverged(report))
         return FinalFit(None if broken else report, broken, time.perf_counter() - started)
 
     def _try_prepare(self, number: int) -> dict[str, Any]:
@@ -198,7 +204,7 @@ class Trainer:
                 seeds = self._seeds_where(broken.reshape(len(self.config.seeds), -1).any(axis=1))
                 raise GussError(
                     f"{self.config.method} diverged in episode {first} (seeds {seeds}: {name} is not finite); lower "
-                    f"its learning rates with --set. Episodes before are kept."
+                    f"its learning rates, such as --method.rate. Episodes before are kept."
                 )
 
     def _seeds_where(self, bad: np.ndarray) -> list[int]:
@@ -215,40 +221,6 @@ class Trainer:
         return not self.config.acts_randomly and self.done > 0 and self.method.ready(self.state)
 
     # ------------------------------------------------------------------------------------- counting, storing, resuming
-
-    def _summarise(
-        self,
-        metrics: list[list[EpisodeMetrics]],
-        failures: Failures,
-        phase: str,
-        r2: float | None,
-        timing: dict[str, Any],
-    ) -> EpisodeSummary:
-        """The episodes of all seeds together, for display."""
-        flat = [one for each in metrics for one in each]
-        length = np.asarray([one.steps for one in flat])
-        total = max(length.sum(), 1)
-        self.ended_early |= any(one.ended_early for one in flat)
-        seconds = timing["fit_seconds"] + timing["plan_seconds"] - timing["compile_seconds"]
-        return EpisodeSummary(
-            episode=self.done + self.num_envs - 1,
-            phase=phase,
-            mean_reward=float(np.mean([one.mean_reward for one in flat])),
-            mean_return=float(np.mean([one.mean_reward * one.steps for one in flat])),
-            ends_early=self.ended_early,
-            unsafe_pct=float(100 * sum(one.unsafe_steps for one in flat) / total),
-            unsafe_by_cost={
-                c.name: float(sum(one.unsafe_pct_by_cost[c.name] * one.steps for one in flat) / total)
-                for c in self.task.constraints
-            },
-            model_r2=r2,
-            seconds_fit=timing["fit_seconds"],
-            seconds_plan=timing["plan_seconds"],
-            seconds_compile=timing["compile_seconds"],
-            pace=float(length.sum() / max(seconds, 1e-9)),
-            steps=None if (length == self.task.episode_length).all() else float(length.mean()),
-            trouble=tuple(self._troubles(metrics, failures)),
-        )
 
     def _count(self, metrics: list[list[EpisodeMetrics]], summary: EpisodeSummary) -> None:
         """These episodes are done; the run may be over."""
@@ -277,7 +249,6 @@ class Trainer:
         }
 
     def restore(self, stored: Stored) -> None:
-        """Continue from a checkpoint."""
         if not same_run(stored.meta, self.config):
             raise GussError(f"the checkpoint {stored.path} is of a run with other settings than its config.json")
         check_signature(f"the state in {stored.path}", stored_signature(stored), self.planning_task)
@@ -309,18 +280,18 @@ def make_collector(task: Task, spec: EnvSpec, config: RunConfig, num_envs: int) 
     if task.reset is None or spec.make_env is not None:
         if spec.make_env is None and not spec.gym_id:
             raise GussError(
-                f"task {task.name!r} has no reset function, so there is nothing to act on: return an "
-                f"environment with it, as a pair (environment, Task), or give the Task `step` and `reset`"
+                f"task {task.name!r} has no reset function and comes without an environment, so no episode can run: "
+                f"return a pair (environment, Task), or give the Task `step` and `reset`"
             )
         process = (spec.source or spec.gym_id or config.env) if config.env_process else None
         how: Any = {"timeout": config.step_timeout, "process": process, "overlap": config.overlap}
         return HostCollector(task, spec, config.seeds, num_envs, **how)
     if config.env_process:
         raise GussError(
-            f"--env-process is for environments that are stepped in Python; the episodes of {config.env} are "
-            f"compiled, and nothing of them can hang"
+            f"--env-process is for environments that are stepped in Python, and the episodes of {config.env} are "
+            f"compiled; leave the flag out"
         )
-    return CompiledCollector(task)
+    return CompiledCollector(task, config.seeds)
 
 
 def check_done(stored: Stored, episodes: int, num_envs: int = 1) -> None:

@@ -46,7 +46,7 @@ function legendOf(rows) {
   const inPaper = rows.some((row) => Object.values(row.measures ?? {}).some((found) => found?.paper));
   return [
     `Mean ± half-width of the 90 % interval over seeds; ${inPaper ? "in grey what the paper reports; " : ""}bold: the best of the safe methods.`,
-    "Numbers lead to their runs, headings sort.",
+    "Click a number to see its run, or a heading to sort.",
   ];
 }
 

@@ -115,7 +115,7 @@ function resultsTable(env) {
     plain("Pareto", "rank", "1: no other method has more reward and fewer unsafe steps", (row) => row.rank, (row) => String(row.rank)),
     plain("planning", "ms/step", "time to choose one action, in the fastest episode", (row) => row.plan_ms, (row) => short(row.plan_ms)),
     plain("model", "evals/step", "evaluations of the model to choose one action", (row) => row.evaluations, (row) => fixed(row.evaluations, 0)),
-    plain("seeds", null, "how many times it learned", (row) => row.seeds, (row) => String(row.seeds)),
+    plain("seeds", null, "number of independent runs", (row) => row.seeds, (row) => String(row.seeds)),
     plain("episodes", null, "episodes of each seed", (row) => row.episodes,
       (row) => fixed(row.episodes, 0) + (isNumber(row.planned) && row.episodes < row.planned ? ` of ${fixed(row.planned, 0)}` : "")),
   ];

@@ -1,0 +1,301 @@
+"""The toy experiment, the studies of the car and the cooling plant, known answers of policies, and benchmarks."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+
+from benchmarks.tables import markdown
+from docs.generator.parts import ROOT, load, number, pair, part
+from guss.reports.escapes import markdown_table
+from guss.reports.style import label_of
+
+
+def records(command: str, origin: dict[str, Any]) -> str:
+    """The line below a table: the command that made its records, and when."""
+    if not re.fullmatch("[0-9a-f]{40}", origin["commit"]):
+        raise ValueError(f"records of {command} come from uncommitted changes: {origin['commit']}")
+    return f"Records: {command}, commit {origin['commit'][:12]}, {origin['date'][:10]}."
+
+
+def made(origin: dict[str, Any]) -> str:
+    """The same with the command that is stored."""
+    return records(f"`{origin['command']}`", origin)
+
+
+# ----------------------------------------------------------------------------------------------------------------- toy
+
+
+def percent(share: float) -> str:
+    """A share with one digit."""
+    return f"{100 * share:.1f} %"
+
+
+@part("toy-results")
+def toy() -> str:
+    """All methods in the toy world."""
+    summary, cells = load("results/toy/summary.json"), []
+    for name, m in summary["methods"].items():
+        steps = float(np.mean(m["cost_per_seed"]))
+        shares = [percent(m[measure]) for measure in ("safe_plan_share", "coverage", "coverage_of_step")]
+        p = summary["p_values"].get(name)
+        text = (
+            "–" if p is None else ", ".join(f"{p[x]:.2g}" for x in ("safe_plan_share", "coverage", "coverage_of_step"))
+        )
+        cells.append([label_of(name), f"{m['reached']}/{m['seeds']}", number(steps, 1), *shares, text])
+    heads = [
+        "method",
+        "goal reached",
+        "unsafe steps",
+        "safe plans",
+        "coverage",
+        "coverage of a step",
+        "p-values against GuSS",
+    ]
+    command = "`guss reproduce toy --out results`, stored in `results/toy/summary.json`"
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", records(command, summary["provenance"])])
+
+
+@part("planners-measured")
+def planners_measured() -> str:
+    """Planners beyond the paper, with the true dynamics."""
+    stored, cells = load("results/planners/summary.json"), []
+    for name, row in stored["methods"].items():
+        toy, pendulum = row["toy"], row["pendulum"]
+        cells.append([
+            f"`{name}`", f"{toy['reached']} of {toy['seeds']}", number(toy["unsafe_steps"], 1),
+            number(toy["mean_reward"], 0), percent(toy["safe_plan_share"]), percent(toy["coverage"]),
+            pair(pendulum["mean_reward"]), pair(pendulum["unsafe_pct"]),
+        ])  # fmt: skip
+    heads = [
+        "method", "toy: seeds at the goal", "unsafe steps", "reward per step", "safe plans", "coverage",
+        "pendulum: reward per step (3 episodes)", "unsafe steps [%]",
+    ]  # fmt: skip
+    command = "`python studies/planners.py --out results/planners`"
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", records(command, stored["provenance"])])
+
+
+# ------------------------------------------------------------------------------------------------------------- cooling
+
+
+@part("cooling-results")
+def cooling() -> str:
+    """Electricity and unsafe time of all controllers."""
+    table = (ROOT / "results/cooling/table.md").read_text().strip()
+    origin = load("results/cooling/summary.json")["provenance"]
+    return f"{table}\n\n{made(origin)}"
+
+
+@part("cooling-days")
+def cooling_days() -> str:
+    """The same by day and by seed."""
+    stored = load("results/cooling/summary.json")
+    days, results = stored["days"], stored["results"]
+    heads = ["GuSS against", "days with less electricity", "saved, by seed", "days with unsafe time: GuSS, the other"]
+    names = {
+        "thermostat": "thermostat",
+        "integrating": "thermostat with an integral",
+        "with_load": "thermostat with load feed-forward",
+    }
+    cells = []
+    for key, name in names.items():
+        pairs = list(zip(days["guss"], days[key], strict=True))
+        fewer = sum(ours["kwh"] < theirs["kwh"] for ours, theirs in pairs)
+        each = zip(results["guss"]["kwh_per_seed"], results[key]["kwh_per_seed"], strict=True)
+        saved = sorted(100 * (1 - ours / theirs) for ours, theirs in each)
+        unsafe = [sum(day["unsafe_pct"] > 0 for day in days[who]) for who in ("guss", key)]
+        cells.append(
+            [
+                name,
+                f"{fewer} of {len(pairs)}",
+                f"{number(saved[0], 0)} to {number(saved[-1], 0)} %",
+                f"{unsafe[0]}, {unsafe[1]}",
+            ]
+        )
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", f"Records: `{stored['provenance']['command']}`."])
+
+
+@part("cooling-learning")
+def cooling_learning() -> str:
+    """Unsafe time while GuSS learns."""
+    rows = load("results/cooling/summary.json")["learning"]
+    phases = {"initial_policy": "observing the thermostat", "plan": "planning"}
+    cells = []
+    for phase, name in phases.items():
+        mine = [row for row in rows if row["phase"] == phase]
+        cells.append([name, str(len(mine)), f"{np.mean([row['unsafe_pct'] for row in mine]):.2f} %"])
+    command = load("results/cooling/summary.json")["provenance"]["command"]
+    heads = ["while learning", "days of all seeds", "unsafe time"]
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", f"Records: `{command}`."])
+
+
+@part("cooling-tuning")
+def cooling_tuning() -> str:
+    """Settings of the other controllers."""
+    stored, cells = load("results/cooling/tuning.json"), []
+    for name, rival in stored["rivals"].items():
+        settings = ", ".join(f"{key} {value}" for key, value in rival["settings"].items())
+        cells.append([name.replace("_", " "), settings, f"{rival['tried']:,}", f"{rival['unsafe_pct']:.3f} %"])
+    heads = ["controller", "settings", "tried", "unsafe time when tuned"]
+    return "\n".join([*markdown_table(heads, cells), "", made(stored["provenance"])])
+
+
+# ----------------------------------------------------------------------------------------------------------------- car
+
+
+@part("car-models")
+def car_models() -> str:
+    """Held-out R² of models of the car."""
+    table = (ROOT / "results/car/models.md").read_text().strip()
+    origin = load("results/car/models.json")["provenance"]
+    return f"{table}\n\n{made(origin)}"
+
+
+@part("car-margins")
+def car_margins() -> str:
+    """Reward against safety by planning margin."""
+    table = (ROOT / "results/car/margins.md").read_text().strip()
+    origin = load("results/car/margins.json")["provenance"]
+    return f"{table}\n\n{made(origin)}"
+
+
+@part("car-parked")
+def car_parked() -> str:
+    """The longest time that a car of GuSS stood still."""
+    return str(load("results/car/parked.json")["methods"]["guss"]["longest"]["still"]["still"])
+
+
+@part("car-episodes")
+def car_episodes() -> str:
+    """How many planned episodes of GuSS are stored."""
+    return str(load("results/car/parked.json")["methods"]["guss"]["episodes"])
+
+
+# ------------------------------------------------------------------------------------------------------------ policies
+
+
+def spread(values: list[float], digits: int = 3) -> str:
+    """From the least to the largest."""
+    return f"{number(min(values), digits)} to {number(max(values), digits)}"
+
+
+def long_test(name: str) -> tuple[dict[str, Any], str]:
+    """What `make test-long` stored, and the line below a table of it."""
+    found = load(f"results/tests/{name}.json")
+    return found, records("`make test-long`", found["provenance"])
+
+
+@part("known-answer-ppo", "pendulum-ppo", "ppo", "−172 ± 104 (RL Baselines3 Zoo, 100 k steps)")
+@part("known-answer-sac", "pendulum-sac", "sac", "−157 ± 89 (RL Baselines3 Zoo, 20 k steps)")
+def known_pendulum(name: str, method: str, published: str) -> str:
+    """Pendulum-v1 beside published returns."""
+    found, source = long_test(name)
+    returns = found["returns"]
+    row = [f"`{method}`", str(len(returns)), number(float(np.mean(returns)), 1), spread(returns, 1), published]
+    heads = ["Pendulum-v1", "seeds", "mean return", "by seed", "published"]
+    return "\n".join([*markdown_table(heads, [row], rule="---:"), "", source])
+
+
+@part("known-answer-limits")
+def known_limits() -> str:
+    """Policies in a problem whose best policy within the limit is known."""
+    cells, source = [], ""
+    for name in ("ppo", "ppo-lagrangian", "cpo"):
+        found, source = long_test(f"worth-{name}")
+        window = f"last {found['mean_of_last']} of {found['turns']}"
+        cells.append([f"`{name}`", window, spread(found["reward_to_best"]), spread(found["cost_to_limit"])])
+    heads = ["method", "iterations averaged", "reward / best reward, by seed", "cost / limit, by seed"]
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", source])
+
+
+@part("omnisafe")
+def omnisafe() -> str:
+    """PPO-Lagrangian here and in OmniSafe."""
+    stored, cells = load("benchmarks/policies.json")["ppo_lagrangian"], []
+    for compared in stored["rows"]:
+        for who in ("guss", "omnisafe"):
+            row = compared[who]
+            measures = [
+                number(row["last_reward_per_step"]),
+                number(row["last_unsafe_percent"], 2),
+                number(row["all_unsafe_percent"], 2),
+            ]
+            ratio = f"{compared['ratio']:.0f} ×" if who == "guss" else "1"
+            cells.append([str(row["seed"]), who, *measures, f"{row['steps_per_second']:,.0f}", ratio])
+    heads = [
+        "seed",
+        "library",
+        "reward per step, last 10 %",
+        "unsafe steps [%], last 10 %",
+        "unsafe steps [%], all",
+        "steps per second",
+        "speed",
+    ]
+    command = f"`{stored['provenance']['command']}`"
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", records(command, stored["provenance"])])
+
+
+@part("ppo-speed")
+def ppo_speed() -> str:
+    """Steps per second of PPO."""
+    stored = load("benchmarks/policies.json")["ppo"]
+    cells = [[str(row["threads"]), f"{row['steps_per_second_once_compiled']:,.0f}"] for row in stored["rows"]]
+    heads = ["threads", "steps per second of `ppo`, once compiled"]
+    return "\n".join(
+        [
+            *markdown_table(heads, cells, rule="---:"),
+            "",
+            made(stored["provenance"]),
+        ]
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- benchmarks
+
+
+@part("benchmarks")
+def benchmarks() -> str:
+    """Everything that `make bench` measures."""
+    return markdown(load("benchmarks/results.json"), load("benchmarks/details.json")).strip()
+
+
+SPEED = (("pendulum", "QDax"), ("pendulum", "pyribs"), ("pendulum-cem", "mbrl-lib"), ("pendulum-cem", "pytorch-icem"),
+         ("rs-3000x30", "pytorch-mppi"), ("fit-darmdn-2k", "PyTorch"))  # fmt: skip
+WORK = {
+    "pendulum": "quality-diversity plan, 100 policies × 10 steps",
+    "pendulum-cem": "cross-entropy plan, 100 sequences × 10 steps",
+    "rs-3000x30": "random-shooting plan, 3,000 sequences × 30 steps",
+    "fit-darmdn-2k": "fit of an autoregressive model, 2,000 transitions",
+}
+
+
+@part("speed")
+def speed() -> str:
+    """A few of them, for the README."""
+    found = {(row["case"], row["peer"]): row for row in load("benchmarks/results.json")}
+    cells = []
+    for case, peer in SPEED:
+        row = found[case, peer]
+        cells.append(
+            [WORK[case], peer, f"{row['ours_ms']:,.1f} ms", f"{row['peer_ms']:,.1f} ms", f"{row['ratio']:.1f} ×"]
+        )
+    policies = load("benchmarks/policies.json")["ppo_lagrangian"]["rows"]
+    ours, theirs = (np.mean([row[who]["steps_per_second"] for row in policies]) for who in ("guss", "omnisafe"))
+    least = math.floor(min(row["ratio"] for row in policies))
+    cells.append(
+        [
+            "training of PPO-Lagrangian with each library's defaults, steps per second",
+            "OmniSafe",
+            f"{ours:,.0f}",
+            f"{theirs:,.0f}",
+            f"{least} ×",
+        ]
+    )
+    heads = ["work, one thread", "other", "guss", "other takes", "guss is faster by"]
+    command = "`make bench`, `python benchmarks/policies.py --peer PYTHON`"
+    return "\n".join(
+        [*markdown_table(heads, cells, rule="---:"), "", f"Records: `benchmarks/*.json`, made by {command}."]
+    )

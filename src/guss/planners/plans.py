@@ -1,0 +1,108 @@
+"""What a search keeps while it runs, what may watch it, and the plan that it returns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
+
+from guss.types import Rollout, Scores
+
+
+class Monitor(eqx.Module):
+    """Something that watches a search: it is given every rollout and score, and cannot change the search.
+
+    Subclass it and override `init` and `update`; `Plan.aux` is what the last `update` returned.
+
+    Example:
+        >>> class Best(guss.Monitor):
+        ...     def init(self):
+        ...         return jnp.float32(-jnp.inf)
+        ...     def update(self, aux, rollouts, scores):
+        ...         return jnp.maximum(aux, scores.reward.max())
+        >>> task = guss.make_task("safe-toy")
+        >>> planner, key = guss.make_planner("rs", task, horizon=2, budget=4), jax.random.key(0)
+        >>> plan = guss.plan(planner, guss.Oracle.of(task), task, [5.0, 5.0], key, monitor=Best())
+        >>> bool(plan.aux == plan.diagnostics.reward)
+        True
+    """
+
+    def init(self) -> PyTree:
+        """What is known before the first generation."""
+        return ()
+
+    def update(self, aux: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
+        """What is known after one more generation; rollouts are [N, P, H, …], scores [N]."""
+        return aux
+
+
+class Tally(NamedTuple):
+    """Counts over the plans evaluated so far."""
+
+    evaluated: Int[Array, ""]
+    safe: Int[Array, ""]
+    broken: Int[Array, ""]  # prediction not finite
+    outside: Int[Array, ""]  # descriptor beyond its bounds
+
+
+class Search(NamedTuple):
+    """A search under way: everything needed to continue or to conclude."""
+
+    obs: Float[Array, "D"]
+    state: PyTree
+    generation: Int[Array, ""]
+    tally: Tally
+    aux: PyTree
+    keys: Key[Array, "generations"]
+    key_model: PRNGKeyArray
+
+
+class Diagnostics(NamedTuple):
+    """What a plan scored and how it was found; every field is a scalar array.
+
+    `evaluated` plans; `safe_share`, `broken_share` and `outside_share` of them: without predicted cost, without a
+    finite prediction, with a descriptor beyond the grid. `unfamiliar_share`: share of the chosen plan's predicted
+    states that are far from the data, NaN if not known. `reward`, `cost` and `hard` violations of the chosen plan.
+    `occupancy`: filled cells of the archive. `fallback`: no prediction was usable, and the action is the task's
+    fallback.
+
+    Example:
+        >>> task = guss.make_task("safe-toy")
+        >>> planner = guss.make_planner("rs", task, horizon=2, budget=4)
+        >>> int(guss.plan(planner, guss.Oracle.of(task), task, [5.0, 5.0], jax.random.key(0)).diagnostics.evaluated)
+        4
+    """
+
+    evaluated: Int[Array, ""]  # plans evaluated
+    safe_share: Float[Array, ""]  # share of them with no cost and no hard violation
+    broken_share: Float[Array, ""]  # share of them whose prediction was not finite
+    outside_share: Float[Array, ""]  # share of them whose descriptor lay beyond its bounds
+    unfamiliar_share: Float[Array, ""]  # share of the chosen plan's predicted states far from the data; NaN: not known
+    reward: Float[Array, ""]  # of the chosen plan, summed over its steps
+    cost: Float[Array, ""]  # of the chosen plan
+    hard: Float[Array, ""]  # hard violations of the chosen plan
+    occupancy: Int[Array, ""]  # filled cells of the archive, 0 if there is none
+    fallback: Bool[Array, ""]  # no usable prediction: the action is the task's fallback
+
+
+class Plan(NamedTuple):
+    """The action to take now, why, and what the planner expects to follow.
+
+    `action` [A]; `diagnostics`; `trajectory`, the predicted `Rollout` [P, H, …]; `behaviour`, its descriptor [B];
+    `memory`, for the next plan of the episode; `aux`, what the monitor returned.
+
+    Example:
+        >>> task = guss.make_task("safe-toy")
+        >>> planner = guss.make_planner("rs", task, horizon=2, budget=4)
+        >>> plan = guss.plan(planner, guss.Oracle.of(task), task, [5.0, 5.0], jax.random.key(0))
+        >>> plan.action.shape, plan.trajectory.next_obs.shape
+        ((2,), (1, 2, 2))
+    """
+
+    action: Shaped[Array, "..."]
+    diagnostics: Diagnostics
+    trajectory: Rollout  # predicted, [P, H, …]
+    behaviour: Float[Array, "B"]  # descriptor of that trajectory
+    memory: PyTree  # to hand to the next plan
+    aux: PyTree  # what the monitor saw

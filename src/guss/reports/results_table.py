@@ -1,0 +1,126 @@
+"""All runs under a folder as tables for analysis: `guss.load_results(folder)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from guss.errors import GussError
+from guss.reports.inventory import Record, read_record
+from guss.reports.labels import compared_settings, flat_values
+from guss.reports.run_summary import MEASURES, per_seed
+from guss.runs.metrics import interval
+from guss.runs.rows import Row
+from guss.usercode import no_user_code
+
+Table = dict[str, list[Any]]
+"""Columns of equal length by name; None where a row has no value."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """All runs under a folder as two tables, which `load_results` returns.
+
+    A table is a dict of columns of equal length, name → list; None stands for a value that a row does not have. So
+    `pandas.DataFrame(results.episodes)` and `pyarrow.table(results.episodes)` take it without a conversion.
+
+    Fields:
+        runs: one row for each run: `run` (its folder within the one that was read), `env`, `method`, `path`, `seeds`
+            (how many have episodes), `episodes` (that all of them have), `measure` (`mean_reward` or `return`: what
+            `mar` and the threshold of `mrcp_ksteps` are in); means over seeds: `mar`, `mrcp_ksteps` (of the seeds that
+            reach the threshold, None if there is none), `unsafe_pct`, `unsafe_trans_pct`; then its settings, named as
+            their flags: `horizon`, `method.num_new`, `fit.loss`. Settings that are lists are text, as `[50, 50]`.
+        episodes: one row for each run, seed and episode: `run`, `env`, `method`, then the fields of its line in
+            `episodes.jsonl`: `seed`, `episode`, `phase`, `steps`, `total_steps`, `return`, `mean_reward`,
+            `unsafe_steps`, `unsafe_pct`, `status`; shares and costs by constraint are `unsafe_pct.<name>` and
+            `cost.<name>`.
+        skipped: why the runs that are in neither table could not be read, one text for each.
+
+    Example:
+        >>> import guss
+        >>> results = guss.Results(runs={"run": ["a"], "mar": [-1.5]}, episodes={"run": ["a", "a"], "episode": [0, 1]})
+        >>> results.runs["mar"]
+        [-1.5]
+    """
+
+    runs: Table
+    episodes: Table
+    skipped: tuple[str, ...] = ()
+
+
+@no_user_code("reading results")
+def load_results(folder: str | Path) -> Results:
+    """All runs under a folder as tables that pandas takes. Only stored records are read: no code of a user is imported.
+
+    Args:
+        folder: where runs are, at any depth: that of a single run, or the `--out` of `guss run` and `guss reproduce`.
+
+    Returns:
+        `Results` with one row per run in `.runs` and one row per run, seed and episode in `.episodes`, in the order of
+        their folders. Unlike `guss report`, several runs with the same settings are all kept.
+
+    Raises:
+        GussError: there is no such folder. A run that cannot be read, or has no finished episode, raises nothing:
+            `.skipped` says which it is and why.
+
+    Example:
+        >>> import guss
+        >>> results = guss.load_results("results/oracle")
+        >>> len(results.runs["run"]), results.skipped
+        (14, ())
+        >>> results.runs["method.num_new"][results.runs["method"].index("guss")]
+        5
+        >>> # pandas.DataFrame(results.episodes).groupby(["env", "method"]).mean_reward.mean()
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise GussError(f"there is no folder {folder}; `guss run` and `guss reproduce` write to runs/ by default")
+    records, skipped = [], []
+    for path in sorted(folder.rglob("config.json")):
+        if (path.parent / "records").is_dir():  # of the toy world, which has no episodes
+            continue
+        try:
+            records.append(read_record(path.parent))
+        except GussError as error:
+            skipped.append(str(error))
+    names = [
+        (record.home.relative_to(folder).as_posix() if record.home != folder else folder.name) for record in records
+    ]
+    pairs = list(zip(names, records, strict=True))
+    runs = _table(_run_row(name, record) for name, record in pairs)
+    episodes = _table(_episode_row(name, record, row) for name, record in pairs for row in record.episodes)
+    return Results(runs, episodes, tuple(skipped))
+
+
+def _run_row(name: str, record: Record) -> Row:
+    found = per_seed(record)
+    means = {measure: interval(found[measure]).mean for measure in MEASURES}
+    counts = {"path": str(record.home), "seeds": len(record.seeds), "episodes": record.done, "measure": record.measure}
+    settings = flat_values(compared_settings(record.config))
+    return (
+        _about(name, record)
+        | counts
+        | {key: None if isnan(value) else value for key, value in means.items()}
+        | {key: str(value) if isinstance(value, list) else value for key, value in settings.items()}
+    )
+
+
+def _episode_row(name: str, record: Record, row: Row) -> Row:
+    found = {key: value for key, value in row.items() if not isinstance(value, dict)}
+    for key, short in (("unsafe_pct_by_cost", "unsafe_pct"), ("costs", "cost")):
+        found |= {f"{short}.{constraint}": value for constraint, value in (row.get(key) or {}).items()}
+    return _about(name, record) | found
+
+
+def _about(name: str, record: Record) -> Row:
+    return {"run": name, "env": record.env, "method": record.method}
+
+
+def _table(rows: Iterable[Row]) -> Table:
+    """Columns in the order in which rows first name them."""
+    rows = list(rows)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
