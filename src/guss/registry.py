@@ -53,6 +53,9 @@ class Registry(Generic[T]):
         """Register `item`; a name can be taken once (the same item again is fine, as when a module is reloaded)."""
         if not name or name != name.lower() or "_" in name or " " in name:
             raise GussError(f"a {self.kind} name is lower case with dashes, as in 's-rs', got {name!r}")
+        missing = [*getattr(item, "__abstractmethods__", ()), *getattr(item, "__abstractclassvars__", ())]
+        if missing:
+            raise GussError(f"{self.kind} {name!r}: class {item.__name__} must define {', '.join(sorted(missing))}")
         origin = origin or str(getattr(item, "__module__", "?"))
         taken = self._entries.get(name)
         if taken is not None and taken.origin != origin:
@@ -64,12 +67,13 @@ class Registry(Generic[T]):
 
         `name`: lower case with dashes. `summary`: one line for `guss list`, by default the first line of the docstring.
         `paper`: where it is described. Returns a decorator, which returns the class unchanged. Raises GussError if the
-        name is badly formed, or another module took it.
+        name is badly formed, another module took it, or the class lacks methods or attributes that it must define.
 
         Example:
-            >>> @guss.register_planner("hold-still")
-            ... class HoldStill(guss.Planner):
-            ...     '''Evaluates nothing; `examples/own_planner.py` is a whole planner.'''
+            >>> from guss.planners.rs import RandomShooting
+            >>> @guss.register_planner("long-steps")
+            ... class LongSteps(RandomShooting):
+            ...     '''Random shooting; `examples/own_planner.py` is a planner from scratch.'''
         """
 
         def decorate(item: Any) -> Any:

@@ -312,7 +312,7 @@ class Planner(eqx.Module):
     horizon: int = eqx.field(static=True, kw_only=True)
     budget: int = eqx.field(static=True, kw_only=True)
 
-    objective: ClassVar[Literal["nothing", "reward", "penalty", "cost"]]
+    objective: eqx.AbstractClassVar[Literal["nothing", "reward", "penalty", "cost"]]
     """What the planner looks at: nothing (acts blindly), reward alone, reward less a price on cost (hard violations
     first), or cost first and reward second."""
     keeps_archive: ClassVar[bool] = False

@@ -95,7 +95,7 @@ def test_stored_runs_are_not_lost(tmp_path):
     home = run_one(config(model="oracle", episodes=2), tmp_path, ORIGIN)
     before = (home / "episodes.jsonl").read_bytes()
     with pytest.raises(
-        GussError, match=r"2 of 2 episodes; resume it with `guss run --resume .*`, or replace it with --ov"
+        GussError, match=r"settings \(2 of 2 episodes\); resume it with `guss run --resume .*`, or replace it with --ov"
     ):
         run_one(config(model="oracle", episodes=2), tmp_path, ORIGIN)
     assert (home / "episodes.jsonl").read_bytes() == before
@@ -119,13 +119,13 @@ def test_the_lock_of_a_dead_process_is_stale_and_that_of_another_machine_is_not(
     (home / "lock").write_text('{"pid": 1, "host": "' + os.uname().nodename + '"}')
     resume_run(home)
     (home / "lock").write_text('{"pid": 1, "host": "elsewhere"}')
-    with pytest.raises(GussError, match="was in use by a process on elsewhere"):
+    with pytest.raises(GussError, match="was locked by a process on elsewhere"):
         resume_run(home)
 
 
 def test_resuming_takes_no_other_settings(whole, guss_here):
     process = guss_here("run", "--resume", whole, "--horizon", "5", "--seed", "9", check=2)
-    assert "leave out --seed, --horizon" in process.stderr
+    assert "leave out --horizon, --seed" in process.stderr
     assert "--previous says which checkpoint to resume from" in guss_here("run", "--previous", check=2).stderr
 
 
