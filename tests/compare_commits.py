@@ -4,7 +4,8 @@
     python tests/compare_commits.py --old 3615b08 --new abc1234 --work DIR     one commit against another
     python tests/compare_commits.py … --only pendulum --only agent             cases whose name contains a word
 
-Both sides run on this machine with the same interpreter, versions and flags. Compared are the bytes of
+Both sides run on this machine with the same interpreter, versions and flags of XLA, each with the commands that its own
+copy of this file lists: commits differ in the flags of `guss`. Compared are the bytes of
 `episodes.jsonl`, the arrays of all traces, and the arrays of everything learned after the last episode, whatever the
 files and leaves are called. Outcomes of a side are kept in WORK/<commit>/<flags>/outcomes.json, so that an interrupted
 comparison continues, and the old side runs only once. Exit code 1 if anything differs.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import io
 import json
 import os
@@ -103,6 +105,16 @@ def cases() -> dict[str, list[str]]:
     return found
 
 
+def script_of(tree: Path) -> Any:
+    """This file as a module, from the tree of a commit."""
+    spec = importlib.util.spec_from_file_location("compared", tree / "tests" / "compare_commits.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
 def digest(array: np.ndarray) -> str:
     """Tells arrays apart by type, shape and bytes."""
     about = f"{array.dtype}{array.shape}".encode()
@@ -145,6 +157,7 @@ class Side:
             self.tree = self.home.parent / "tree"
             if not self.tree.exists():
                 subprocess.run(["git", "worktree", "add", "--detach", self.tree, commit], cwd=ROOT, check=True)
+        self.script = script_of(self.tree)
         self.file = self.home / "outcomes.json"
         self.outcomes: dict[str, Any] = json.loads(self.file.read_text()) if commit and self.file.exists() else {}
         path = f"{self.tree / 'src'}:{self.tree / 'examples'}"
@@ -156,10 +169,10 @@ class Side:
         folder = self.tree if folder is None else folder
         return subprocess.run([sys.executable, *words], cwd=folder, env=self.env, capture_output=True, text=True)
 
-    def outcome(self, name: str, words: list[str]) -> Any:
-        """What a case gives, from an earlier run of this script or now."""
+    def outcome(self, name: str) -> Any:
+        """The outcome of a case: stored by an earlier run of this script, or computed now."""
         if name not in self.outcomes:
-            started = time.perf_counter()
+            started, words = time.perf_counter(), self.script.cases()[name]
             self.outcomes[name] = self.agent(name, words) if name.startswith("agent/") else self.run(name, words)
             self.file.write_text(json.dumps(self.outcomes, indent=1))
             print(f"  {self.name} {name}: {time.perf_counter() - started:.0f} s", flush=True)
@@ -170,7 +183,7 @@ class Side:
         folder = self.home / "runs" / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        done = self.python("-c", AGENT, *words, folder=folder)
+        done = self.python("-c", self.script.AGENT, *words, folder=folder)
         if done.returncode:
             return {"error": done.stderr[-2000:]}
         arrays = arrays_of(folder / "agent.ckpt").values()
@@ -258,10 +271,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write a JSON record")
     given = parser.parse_args()
     sides = Side(given.old, given.work, given.flags), Side(given.new, given.work, given.flags)
-    wanted = {n: w for n, w in cases().items() if not given.only or any(word in n for word in given.only)}
     found = {}
-    for name, words in wanted.items():
-        old, new = (side.outcome(name, words) for side in sides)
+    for name in (name for name in cases() if not given.only or any(word in name for word in given.only)):
+        old, new = (side.outcome(name) for side in sides)
         found[name] = differences(old, new)
         state = "same" if not found[name] else "DIFFERENT: " + "; ".join(found[name][:4])
         print(f"{name}: {'error on both sides, ' * ('error' in old and 'error' in new)}{state}", flush=True)
