@@ -1,4 +1,4 @@
-"""How fast guss is: the cases, our side of them, the clock, and the peers' side (`peers/`).
+"""Speed of guss: the cases, their implementation in guss and in other libraries (`peers/`), and the clock.
 
-`make bench` measures everything (`run.py`); docs/performance.md shows the outcome.
+`make bench` measures everything (`run.py`); docs/performance.md shows the results.
 """

@@ -1,4 +1,4 @@
-"""What is measured: the same systems, model sizes, budgets and horizons for us and for every peer."""
+"""The cases: the same systems, model sizes, budgets and horizons for guss and every peer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from guss.types import ContinuousActions, Observations, Rollout
 
 @dataclass(frozen=True)
 class Case:
-    """One plan to be made."""
+    """A plan."""
 
     name: str
     task: str
@@ -32,7 +32,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Fit:
-    """One training: so many gradient steps of a model on so many transitions."""
+    """A fit: gradient steps of a model on transitions."""
 
     name: str
     model: str
@@ -106,7 +106,7 @@ def task_of(case: Case | Fit) -> Task:
 
 
 def model_of(case: Case | Fit, task: Task, seed: int = 0) -> Any:
-    """The case's model with weights drawn once; they are the same for everyone."""
+    """The case's model with random weights, the same for all libraries."""
     net = make_model(case.model, task, jax.random.key(seed), ModelSettings(hidden=(50, 50), activation="silu"))
     return jax.jit(lambda x: x)(net)
 
@@ -117,14 +117,14 @@ def planner_of(case: Case, task: Task) -> Any:
 
 
 def start_of(task: Task) -> np.ndarray:
-    """Where plans start."""
+    """The state that plans start from."""
     if task.reset is None:
         return np.random.default_rng(0).normal(size=task.observations.size).astype(np.float32)
     return np.asarray(task.reset(jax.random.key(1)))
 
 
 def transitions_of(fit: Fit) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Random transitions of the task's sizes: what is learned does not matter for the time it takes."""
+    """Random transitions of the task's sizes; the time of a fit does not depend on their values."""
     task, rng = task_of(fit), np.random.default_rng(0)
     size, width = task.observations.size, task.actions.num_outputs
     obs = rng.normal(size=(fit.rows, size)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The clock: workers in separate processes take turns, so that what disturbs the machine disturbs all alike."""
+"""The clock: workers in separate processes take turns, so other load on the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LIMIT = "limit"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the results: milliseconds are the best of all turns; medians are given beside them.
+    """One line of the results: milliseconds, best and median of all turns.
 
-    `ratio`: how many times faster than the peer we are; against the limit, how many times the limit we take.
+    `ratio`: how many times faster than the peer guss is; against the limit, the time of guss over the limit.
     """
 
     case: str
@@ -37,13 +37,13 @@ class Row:
 
 
 def row_text(row: dict[str, Any]) -> tuple[str, str, str]:
-    """Our time, the peer's, and how they compare."""
+    """The times of guss and of the peer, and their ratio."""
     ours, peer = (f"{row[f'{who}_ms']:.2f} ms ({row[f'{who}_median_ms']:.2f})" for who in ("ours", "peer"))
     return ours, peer, f"{row['ratio']:.2f} × the limit" if row["peer"] == LIMIT else f"{row['ratio']:.1f} × faster"
 
 
 class Worker:
-    """A process that does its work on request (`benchmarks.worker`)."""
+    """A process that repeats its work on request (`benchmarks.worker`)."""
 
     def __init__(self, command: Sequence[str], threads: int) -> None:
         self.command = " ".join(command)
@@ -65,14 +65,14 @@ class Worker:
         return json.loads(line)
 
     def turn(self, times: int) -> None:
-        """Do the work that often."""
+        """Repeat the work `times` times."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{times}\n")
         self.process.stdin.flush()
         self.seconds += self._hear()
 
     def close(self) -> None:
-        """No more turns."""
+        """End the process."""
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
@@ -80,7 +80,7 @@ class Worker:
 
 
 def compare(case: str, us: Worker, peers: dict[str, Worker], seconds: float, threads: int) -> list[Row]:
-    """Everyone takes turns until `seconds` are over, at least three each; a turn is about a twentieth of a second."""
+    """All workers take turns until `seconds` are over, at least three each; a turn is about a twentieth of a second."""
     workers = [us, *peers.values()]
     for worker in workers:
         worker.turn(1)

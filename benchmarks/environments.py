@@ -1,4 +1,4 @@
-"""How quick the environments themselves are, in one thread: steps, resets, and what of a step is the physics."""
+"""Speed of the environments in one thread: steps, resets, and the share of physics in a step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CAR = "guss/SafeCarGoal-v0"
 
 
 def environments(turns: int = 15, steps: int = 200) -> dict[str, Any]:
-    """SafeCar-Goal: the best and the median of several turns of `steps` steps with random actions, taking turns."""
+    """SafeCar-Goal: the best and the median of several turns of `steps` steps with random actions."""
     import gymnasium
 
     from guss.envs.car_env import SafeCarGoalEnv

@@ -1,11 +1,11 @@
-"""Time to the first planned action on an environment of the user's, beside an earlier commit.
+"""Time to the first planned action on a custom environment, compared with an earlier commit.
 
 python benchmarks/first_action.py --against 4b72517 --repeats 3
 
 Both commits run `guss run --env examples/six_values.py:make_env` (one seed, three random episodes, then a plan), in
-turn, each with an empty compilation cache (cold) and again with the one it has filled (warm). Then an agent is stored,
-and the time from a new process to its third `act` is taken, warm. Writes benchmarks/first_action.json. Run it on an
-idle machine.
+turn, each with an empty compilation cache (cold) and again with the filled cache (warm). Then an agent is stored,
+and the time from the start of a new process to its third `act` is measured, warm. Writes
+benchmarks/first_action.json. Run it on an idle machine.
 """
 
 import argparse
@@ -63,7 +63,7 @@ print("STEADY", time.time(), sum("backend_compile" in event for event in compile
 
 
 def run(words, tree, cache, folder):
-    """Run Python with one commit's sources; when it started, and what it printed."""
+    """Run Python with the sources of a commit; returns its start time and its output."""
     env = os.environ | {"PYTHONPATH": f"{tree / 'src'}:{folder}", "GUSS_CACHE_DIR": str(cache), "NPROC": "1"}
     started = time.time()
     done = subprocess.run([sys.executable, *words], env=env, cwd=folder, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Our side: `python -m benchmarks.ours KIND CASE SEEDS`.
+"""The side of guss: `python -m benchmarks.ours KIND CASE SEEDS`.
 
 plan      a whole plan
 limit     the same rollouts of as many policies, scored, in one batch: no search, no archive, candidates given
@@ -42,7 +42,7 @@ def planning(name: str, seeds: int) -> Work:
 
 
 def limit(name: str, seeds: int) -> Work:
-    """What no planner of as many plans can beat: all of them in one batch."""
+    """A lower bound for planners with as many plans: all plans in one batch."""
     case, key = PLANS[name], jax.random.key(0)
     task, planner, models, obs, keys = inputs_of(case, seeds)
 
@@ -59,7 +59,7 @@ def limit(name: str, seeds: int) -> Work:
 
 
 def fitting(name: str, seeds: int = 1) -> Work:
-    """A whole fit, with its held-out rows evaluated after every epoch as always."""
+    """A whole fit, including the evaluation of held-out rows after every epoch."""
     case = FITS[name]
     obs, actions, next_obs = (jnp.asarray(x) for x in transitions_of(case))
     data = Data(obs, actions, next_obs, jnp.ones(case.rows, bool), jnp.asarray(case.rows, jnp.int32))

@@ -1,9 +1,9 @@
-"""PPO-Lagrangian here and in OmniSafe on Safe Pendulum: the same budget and seeds, one thread, one after another.
+"""PPO-Lagrangian in guss and in OmniSafe on Safe Pendulum: the same budget and seeds, one thread, one after another.
 
     python benchmarks/policies.py --peer .venv-omnisafe/bin/python --seeds 3
 
-`benchmarks/peers/omnisafe_pendulum.py` says how that environment is made. Without `--peer` only ours is measured. Also
-how fast PPO trains with 16 environments and one seed (`--seeds 0`: only that). Written to `benchmarks/policies.json`.
+`benchmarks/peers/omnisafe_pendulum.py` explains how to set this up. Without `--peer`, only guss is measured.
+Also measures PPO with 16 environments and one seed (`--seeds 0`: only this). Writes `benchmarks/policies.json`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EPISODES = 1008  # 201,600 steps
 
 
 def ours(method: str, seed: int, threads: int, episodes: int) -> dict[str, Any]:
-    """A run of guss: how fast it trained, and how the last tenth of its episodes went."""
+    """A run of guss: its speed, and the measures of the last tenth of its episodes."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["run", "--env", "safe-pendulum", "--method", method, "--seeds", "1", "--seed", str(seed), "--quiet"]
         more = ["--episodes", str(episodes), "--out", folder, "--no-figures"]
@@ -70,9 +70,9 @@ def theirs(python: str, seed: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, write, say."""
+    """Measure, write, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peer", help="the interpreter that has OmniSafe")
+    parser.add_argument("--peer", help="the Python interpreter of an environment with OmniSafe")
     parser.add_argument("--seeds", type=int, default=3)
     chosen = parser.parse_args()
     origin = {"provenance": provenance(shlex.join(["python", "benchmarks/policies.py", *sys.argv[1:]]))}

@@ -1,11 +1,11 @@
-"""`make bench`: guss and every peer side by side, taking turns. In the root of the repository:
+"""`make bench`: compares the speed of guss with every peer, taking turns. In the root of the repository:
 
 python -m benchmarks.run                                  everything, about 20 minutes; writes to benchmarks/
-python -m benchmarks.run --only pendulum                  this case again, the other results stay
+python -m benchmarks.run --only pendulum                  measure this case again, keep other results
 python -m benchmarks.run --peers none --only pendulum     guss against the limit, without peers; writes nothing
 
 Writes `results.json` (a list of case, ours_ms, peer, peer_ms, ratio, …), `details.json` (start-up, growth, machine),
-`table.md` and `scaling.png`. guss runs in this interpreter, peers in the one that `--peers` names.
+`table.md` and `scaling.png`. guss runs in this interpreter, peers in the interpreter that `--peers` names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PARTS = [*PLANS, *FITS, "startup", "environments", "scaling"]
 
 
 class Results:
-    """Everything measured so far; `folder`: where it is stored, None: nowhere; `command`: what measures it."""
+    """All measurements so far; `folder`: where they are stored (None: nowhere); `command`: what makes them."""
 
     def __init__(self, folder: Path | None, command: str) -> None:
         self.folder, self.command = folder, command
@@ -56,7 +56,7 @@ class Results:
         self.add(case)
 
     def add(self, part: str, **details: Any) -> None:
-        """Store these details and where they come from; written at once, so that little is lost by an interrupt."""
+        """Store these details and their provenance; written at once, so that an interrupt loses little."""
         self.details |= details
         self.details.setdefault("provenance", {})[part] = provenance(self.command)
         if self.folder is not None:
@@ -102,15 +102,17 @@ def measure_case(name: str, seeds: int, peers_python: str, seconds: float, threa
 
 
 def check_same_jax(peers_python: str) -> None:
-    """QDax and pyribs compute with the peers' JAX: with another version than ours, times would not compare."""
+    """Exit if the peers have another JAX version: QDax and pyribs use it, so times would not be comparable."""
     try:
         say = [peers_python, "-c", "from importlib.metadata import version; print(version('jax'))"]
         theirs = subprocess.run(say, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
-        sys.exit(f"{peers_python} is not a Python with the peers and their JAX ({error}); `make bench` sets one up")
+        sys.exit(
+            f"{peers_python} is not a Python interpreter with the peers and JAX ({error}); `make bench` sets one up"
+        )
     if theirs != version("jax"):
         sys.exit(
-            f"guss runs with jax {version('jax')}, its peers with jax {theirs}: their times would not compare. The "
+            f"guss runs with jax {version('jax')}, its peers with jax {theirs}: their times are not comparable. The "
             f"peers' versions are for Python 3.11; set up both with it: make bench PYTHON=python3.11"
         )
 
@@ -119,11 +121,13 @@ def main() -> None:
     """Measure, print, and write after every case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     peers = str(HERE.parent / ".venv-peers" / "bin" / "python")
-    parser.add_argument("--peers", default=peers, help=f"their Python; {NO_PEERS}: only guss against the limit")
+    parser.add_argument(
+        "--peers", default=peers, help=f"Python interpreter of the peers; {NO_PEERS}: only guss against the limit"
+    )
     parser.add_argument("--out", type=Path, help="folder to write to (default: benchmarks/; without peers: none)")
     parser.add_argument("--only", nargs="*", default=[], choices=PARTS, metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--seconds", type=float, default=8.0, help="for each case and number of seeds")
-    parser.add_argument("--threads", type=int, default=1, help="of every process, ours and theirs")
+    parser.add_argument("--seconds", type=float, default=8.0, help="time for each case and number of seeds")
+    parser.add_argument("--threads", type=int, default=1, help="threads of every process")
     args = parser.parse_args()
     wanted = args.only or PARTS
     cases = [name for name in (*PLANS, *FITS) if name in wanted]

@@ -1,7 +1,7 @@
 """How a plan's time and memory grow: `python -m benchmarks.scaling AXIS VALUE` measures one point in its own process.
 
 All points are GuSS plans of Safe Pendulum with a DARMDN of 2 × 50: 100 policies, 10 steps, one net, one seed, 50 × 50
-cells, but for the one quantity that varies.
+cells, except for the quantity that varies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SIDES = {10**2: (10, 10), 50**2: (50, 50), 50**3: (50, 50, 50), 50**4: (50, 50, 
 
 
 def measure_here(axis: str, value: int) -> dict[str, Any]:
-    """One point: milliseconds of a plan (best of several), megabytes the program asks for and the process had."""
+    """One point: milliseconds of a plan (best of several), megabytes of the program and of the process."""
     import jax
     import jax.numpy as jnp
 
@@ -82,7 +82,7 @@ def measure_here(axis: str, value: int) -> dict[str, Any]:
 
 
 def measure(axis: str, value: int, threads: int = 1) -> dict[str, Any]:
-    """One point, in a new process, so that its memory is measured alone."""
+    """One point, in a new process, so that only its memory is measured."""
     env = os.environ | {"NPROC": str(threads)}
     words = [sys.executable, "-m", "benchmarks.scaling", axis, str(value)]
     done = subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""What happens before the first plan: imports, and compiling with a cold and with a warm cache of compiled programs."""
+"""Time before the first plan: imports, and compilation with a cold and a warm cache of compiled programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAN = ("-m", "guss", "plan", "--env", "safe-pendulum", "--horizon", "10", "--bu
 
 
 def startup(repeats: int = 3) -> dict[str, float]:
-    """Milliseconds from the start of a process to its end: the best of several, but for the cold cache (once each)."""
+    """Milliseconds from the start of a process to its end: the best of several, except for the cold cache (once)."""
     seconds = lambda *words, **env: min(_run(words, env) for _ in range(repeats))  # noqa: E731
     with tempfile.TemporaryDirectory() as cache:
         cold = _run(PLAN, {"GUSS_CACHE_DIR": cache})

@@ -1,4 +1,4 @@
-"""The results as a table and a figure."""
+"""Tables and the figure of the results."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def markdown(rows: list[dict[str, Any]], details: dict[str, Any]) -> str:
     ]
     cases = []
     for row in rows:
-        ours, peer, said = row_text(row)
-        cases.append((row["case"], ours, row["peer"], peer, f"at {said}" if row["peer"] == LIMIT else said))
+        ours, peer, ratio = row_text(row)
+        cases.append((row["case"], ours, row["peer"], peer, f"at {ratio}" if row["peer"] == LIMIT else ratio))
     lines += markdown_table(["case", "guss", "against", "takes", "guss is"], cases)
     if startup := details.get("startup"):
         times = [(name, f"{ms:,.0f}") for name, ms in startup.items()]
@@ -60,7 +60,7 @@ def growth(points: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
         if len(line) > 1:
             found[axis] = {
                 "exponent": exponent(line),
-                "last_exponent": exponent(line[-2:]),  # where what does not grow matters least
+                "last_exponent": exponent(line[-2:]),  # where constant overhead matters least
                 "last_program_mb": line[-1]["program_mb"],
                 "last_process_mb": line[-1]["process_mb"],
             }
@@ -68,7 +68,7 @@ def growth(points: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def draw_scaling(points: list[dict[str, Any]], path: Path) -> list[Path]:
-    """Time above, memory below, one column for each quantity; the dashed line grows in proportion."""
+    """Time above, memory below, one column for each quantity; the dotted line is proportional."""
     axes_here = [axis for axis in AXES if any(p["axis"] == axis for p in points)]
     figure, grid = new_figure(len(axes_here), 2, 2.5 * len(axes_here), 4.6, squeeze=False)
     for column, axis in enumerate(axes_here):

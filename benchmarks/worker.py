@@ -1,4 +1,4 @@
-"""One side of a benchmark, in a separate process: prepares its work, then repeats it as often as the runner asks.
+"""One side of a benchmark, in a separate process: prepares its work, then repeats it as often as the runner requests.
 
 worker:  {"ready": true, "first_seconds": 1.2}      after the first call, which compiles
 runner:  20
@@ -15,9 +15,9 @@ from typing import Any
 
 
 def serve(work: Callable[[], Any]) -> None:
-    """Answer the runner until it hangs up. `work` must not return before it is done."""
+    """Answer the runner until it closes the pipe. `work` must block until its result is ready."""
     answers = sys.stdout
-    sys.stdout = sys.stderr  # what libraries print is not an answer
+    sys.stdout = sys.stderr  # output of libraries is not an answer
     started = time.perf_counter()
     work()
     _say(answers, {"ready": True, "first_seconds": time.perf_counter() - started})

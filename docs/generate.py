@@ -3,7 +3,7 @@
     python docs/generate.py            # make docs
     python docs/generate.py --check    # print what is stale and exit with 1; make check
 
-A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; `docs/generator/` has a function for each NAME.
+A part is the text between `<!-- begin NAME -->` and `<!-- end NAME -->`; `docs/generator/` has one function per NAME.
 """
 
 import sys

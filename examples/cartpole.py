@@ -1,10 +1,10 @@
 """CartPole-v1 with a shorter track: positions beyond ±1 are unsafe, and the pole must not fall.
 
     guss run --env examples/cartpole.py:known --seeds 3 --episodes 25      reward and cost are known
-    guss run --env examples/cartpole.py:learned --seeds 3 --episodes 25    reward and cost are learned, too
+    guss run --env examples/cartpole.py:learned --seeds 3 --episodes 25    reward and cost are learned too
 
-When an episode ends (the pole falls) is learned in both. Nothing else than surviving is rewarded, so a model that does
-not know about the end cannot tell a good plan from a bad one.
+Both learn when an episode ends (the pole falls). The reward is 1 per step, so a model that does not predict the end
+cannot distinguish good plans from bad ones.
 """
 
 import gymnasium
@@ -46,7 +46,7 @@ def known():
         actions=guss.DiscreteActions((2,), scalar=True),
         reward=survived,
         constraints=[guss.Constraint("off_track", guss.with_params(off_track, limit=LIMIT), stricter={"limit": -1.0})],
-        descriptor=None,  # where a plan leads, learned
+        descriptor=None,  # learned
         grid=None,
         episode_length=500,
     )

@@ -1,10 +1,10 @@
-"""A server room cooled by outside air: learn to use less electricity than its thermostat, as safely.
+"""A server room cooled by outside air: learn to use less electricity than the thermostat, as safely.
 
 python examples/cooling_plant.py                                       # energy and unsafe time of both, in two minutes
 python examples/cooling_plant.py --episodes 4 --days 1 --fit-steps 300     # a first look
 
-The plant is an ordinary Gymnasium environment; nothing in it knows of guss. What is wanted and what is unsafe is said
-in `plant_task`, and the agent learns the rest. docs/cooling.md tells where the saving comes from.
+The plant is an ordinary Gymnasium environment that does not depend on guss. `plant_task` defines the reward and what is
+unsafe, and the agent learns the dynamics. docs/cooling.md explains where the saving comes from.
 """
 
 import argparse
@@ -16,20 +16,20 @@ import numpy as np
 import guss
 
 STEPS, HOURS = 288, 1 / 12  # a day in steps of five minutes
-CAPACITY = 0.6  # kWh per degree: what it takes to warm air and racks
-AIRFLOW, LEAK = 4.0, 0.2  # kW carried away per degree above outside, by the fans at full speed and through the walls
+CAPACITY = 0.6  # kWh per degree: heat capacity of air and racks
+AIRFLOW, LEAK = 4.0, 0.2  # kW removed per degree above outside, by the fans at full speed and through the walls
 FULL_POWER = 6.0  # kW that the fans draw at full speed
-LIMIT = 27.0  # °C, above it the servers are not safe
+LIMIT = 27.0  # °C; a higher temperature is unsafe
 BASE_LOAD, BURSTS = 9.0, (6.0, 14.0)  # kW of heat; a burst adds something between these
 WATCHED = 3  # days that the thermostat controls while the agent observes
-BEGINS, ENDS = 1 / 30, 1 / 9  # chance per step that a burst begins, and that it ends
+BEGINS, ENDS = 1 / 30, 1 / 9  # probability per step that a burst starts, and that it ends
 
 
 # -------------------------------------------------------------------------------------------------------- the plant
 
 
 def a_day(rng):
-    """Load and outside temperature [STEPS + 1] and doors and draughts [STEPS] of one day, whatever the cooling does."""
+    """Load and outside temperature [STEPS + 1] and temperature noise [STEPS] of one day."""
     begin, end, size = rng.random(STEPS + 1) < BEGINS, rng.random(STEPS + 1) < ENDS, rng.uniform(*BURSTS, STEPS + 1)
     burst = np.zeros(STEPS + 1)
     for t in range(1, STEPS + 1):
@@ -41,7 +41,7 @@ def a_day(rng):
 
 
 def warmed(temperature, load, outside, cooling):
-    """The room after a step: warm air carries more heat out, so the warmer the room, the less the fans have to do."""
+    """The room temperature after a step. Warmer air removes more heat, so a warmer room needs less air."""
     return temperature + HOURS / CAPACITY * (load - (AIRFLOW * cooling + LEAK) * (temperature - outside))
 
 
@@ -49,7 +49,7 @@ class CoolingPlant(gymnasium.Env):
     """Observed: room temperature [°C], heat load [kW], outside temperature [°C]. Action: fan speed, 0 to 1.
 
     Reward: minus the electric power in kW; fans draw the cube of their speed. `info["cost"]` is 1 above the limit.
-    A seed is a day: with the same one, every controller meets the same weather and load.
+    The seed determines the weather and load of a day, so controllers can be compared on the same days.
     """
 
     def __init__(self):
@@ -79,7 +79,7 @@ def make_env():
     return CoolingPlant()
 
 
-# ----------------------------------------------------------------------------------- the controllers it has today
+# ----------------------------------------------------------------------------------- the existing controllers
 
 
 def thermostat(obs, setpoint=23.6, gain=0.1827):
@@ -87,14 +87,14 @@ def thermostat(obs, setpoint=23.6, gain=0.1827):
     return np.clip(gain * (obs[..., :1] - setpoint), 0.0, 1.0)
 
 
-def wobbling(controller, seed, size=0.15):
-    """The same with a random wobble on top. A thermostat alone always does the same at the same temperature, and then
-    nobody can tell what the cooling does from what the temperature does by itself: the model would learn nonsense."""
+def with_noise(controller, seed, size=0.15):
+    """The controller with random noise on its actions. A noise-free thermostat takes the same action at the same
+    temperature, so a model could not separate the effect of the cooling from that of the temperature."""
     rng = np.random.default_rng(seed)
     return lambda obs: np.clip(controller(obs) + rng.uniform(-size, size, 1), 0.0, 1.0)
 
 
-# ------------------------------------------------------------------------------------------ what guss has to know
+# ------------------------------------------------------------------------------------------ the Task of the plant
 
 
 def power(obs, action, next_obs):
@@ -106,7 +106,7 @@ def too_hot(obs, action, next_obs, limit):
 
 
 def where_it_leads(rollout):
-    """Plans that end at another temperature, or cool more on the way, are kept apart."""
+    """Behaviour descriptor: the final temperature and the mean fan speed."""
     return jnp.stack([rollout.next_obs[-1, 0], jnp.mean(rollout.action)])
 
 
@@ -120,7 +120,7 @@ def plant_task():
         descriptor=where_it_leads,
         grid=guss.Grid(low=(20.0, 0.0), high=(30.0, 1.0), cells=(20, 20)),
         episode_length=STEPS,
-        fallback=(1.0,),  # when in doubt, cool
+        fallback=(1.0,),  # full cooling
     )
 
 
@@ -130,14 +130,14 @@ SETTINGS = {
     "budget": 200,
     "planning_margin": 0.25,  # plans keep 0.25 °C below the limit
     "model": "dmdn",
-    "model_settings": {"hidden": (32, 32), "ensemble": 3},  # three nets: the hottest prediction counts
+    "model_settings": {"hidden": (32, 32), "ensemble": 3},  # plans use the maximum cost of three nets
     "fit": {"max_steps": 3000, "warm_steps": 1000},
 }
 
 
 def make_agent(seed=0, **settings):
-    """An agent that watches the thermostat for some days and then takes over."""
-    first = wobbling(thermostat, seed)
+    """An agent that observes the thermostat for some days and then controls the fans itself."""
+    first = with_noise(thermostat, seed)
     return guss.Agent(make_env(), task=plant_task(), seed=seed, initial_policy=first, **(SETTINGS | settings))
 
 
@@ -152,28 +152,32 @@ def operate(controller, seed):
     return np.stack(seen), np.concatenate(actions)
 
 
-def judge(seen, actions):
-    """A day's energy in kWh, and the share of it above the limit in percent."""
+def evaluate(seen, actions):
+    """A day's energy in kWh, and the percentage of time above the limit."""
     return np.sum(FULL_POWER * actions**3) * HOURS, 100 * np.mean(seen[1:, 0] > LIMIT)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=8, help=f"days of learning, {WATCHED} of them watching")
-    parser.add_argument("--days", type=int, default=5, help="days to compare the two on, new ones")
+    parser.add_argument(
+        "--episodes", type=int, default=8, help=f"days of learning; the thermostat acts on the first {WATCHED}"
+    )
+    parser.add_argument("--days", type=int, default=5, help="new days for the comparison")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--budget", type=int, default=SETTINGS["budget"], help="plans tried for every action")
-    parser.add_argument("--fit-steps", type=int, default=SETTINGS["fit"]["max_steps"], help="of the first fit")
+    parser.add_argument("--budget", type=int, default=SETTINGS["budget"], help="plans evaluated per step")
+    parser.add_argument(
+        "--fit-steps", type=int, default=SETTINGS["fit"]["max_steps"], help="gradient steps of the first fit"
+    )
     args = parser.parse_args()
     agent = make_agent(args.seed, budget=args.budget, fit=SETTINGS["fit"] | {"max_steps": args.fit_steps})
-    who = {"initial_policy": "thermostat, wobbling", "plan": "guss"}
+    who = {"initial_policy": "thermostat + noise", "plan": "guss"}
     for day in range(args.episodes):
         news = agent.learn(1)[0]
         print(f"day {day + 1}: {who[news.phase]:20s} {-24 * news.mean_reward:6.2f} kWh, {news.unsafe_pct:.2f} % unsafe")
-    print(f"{args.days} other days, the same for both:")
+    print(f"{args.days} new days, the same for both:")
     agent.reset()
     for name, controller in (("thermostat", thermostat), ("guss", agent.act)):
-        days = [judge(*operate(controller, seed)) for seed in range(10_000, 10_000 + args.days)]
+        days = [evaluate(*operate(controller, seed)) for seed in range(10_000, 10_000 + args.days)]
         spent, hot = np.mean(days, axis=0)
         print(f"{name:10s} {spent:6.2f} kWh a day, {hot:.2f} % of the time unsafe")
 

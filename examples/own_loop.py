@@ -1,4 +1,4 @@
-"""A loop that you own: the machine is driven by your code, at first by your own controller, then by the agent's plans.
+"""A custom control loop: your code drives the machine, first with your controller, then with the agent's plans.
 
 python examples/own_loop.py
 """
@@ -14,14 +14,14 @@ STEPS = 100
 
 
 def controller(obs):
-    """What runs the machine today: hold the pendulum back, hanging."""
+    """The existing controller: damps the pendulum, hanging down."""
     return [max(-2.0, min(2.0, -0.5 * obs[2]))]
 
 
 def main(episodes: int, keep: Path) -> None:
-    # Stands for yours: reset and step are all that is used.
+    # Stands for your machine; only reset and step are used.
     machine = gymnasium.make("guss:guss/SafePendulum-v0").unwrapped
-    # Nothing is known of it but its spaces; reward and cost are what it tells.
+    # Only the spaces are known; the machine reports reward and cost.
     task = guss.make_task("safe-pendulum").replace(step=None, reset=None, episode_length=STEPS)
     task = task.forget(["reward", "cost", "behaviour"])
     agent = guss.Agent(
@@ -37,15 +37,15 @@ def main(episodes: int, keep: Path) -> None:
         obs, _ = machine.reset(seed=episode)
         over = False
         while not over:
-            action = agent.act(obs)  # the controller's, then a plan's
+            action = agent.act(obs)  # from the controller, later from a plan
             next_obs, reward, terminated, _, info = machine.step(action)
-            # Whether it is over: after STEPS steps, or because a hard limit was violated. Then drive no further.
+            # True at the end of the episode, after STEPS steps or a hard violation: then stop the machine.
             over = agent.observe(guss.Transition(obs, action, reward, [info["cost"]], next_obs), terminated=terminated)
             obs = next_obs
         last = agent.history[-1]
         print(f"{last.phase:>14}: mean reward {last.mean_reward:6.2f}, unsafe {last.unsafe_pct:4.1f} %")
     agent.save(keep)  # guss.Agent.load(keep, task) continues from here
-    print(f"kept in {keep}")
+    print(f"saved to {keep}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A custom planner in one file: constant actions, the safest first, then the best.
+"""A custom planner in one file: plans of two constant actions, ranked by cost, then reward.
 
 guss plan --plugin examples/own_planner.py --method hold
 guss reproduce toy --plugin examples/own_planner.py --methods guss hold --seeds 2
@@ -11,11 +11,11 @@ from guss import Planner, best_index, register_planner, setting
 
 @register_planner("hold", paper="not in the paper")
 class Hold(Planner):
-    """Holds one random action for the whole plan; takes the safest, then the best."""
+    """Constant random actions: lowest cost, then highest reward."""
 
-    objective = "cost"  # so the contract tests hold it to what safe planners promise
+    objective = "cost"  # ranked by cost, then reward; the contract tests of safe planners apply
 
-    repeats: int = setting(1, "steps for which the action is held before a second one takes over")
+    repeats: int = setting(1, "steps for which the first action is held, before the second")
 
     def schedule(self, budget):
         return (budget,)  # one generation

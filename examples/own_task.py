@@ -34,7 +34,7 @@ def cart(limit: float = 0.5) -> guss.Task:
         actions=guss.ContinuousActions(low=(-1.0,), high=(1.0,)),
         reward=distance,
         constraints=[guss.Constraint("too_fast", guss.with_params(too_fast, limit=limit))],
-        descriptor=end_state,  # plans that end in different states are kept apart
+        descriptor=end_state,  # the archive keeps the best plan for each cell of end states
         grid=guss.Grid(low=(-2.0, -1.0), high=(2.0, 1.0), cells=(20, 20)),
         episode_length=100,
         step=step,

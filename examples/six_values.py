@@ -1,4 +1,4 @@
-"""An environment in the manner of Safety-Gymnasium: `step` returns six values, the cost third. Three discrete actions.
+"""An environment with the interface of Safety-Gymnasium: `step` returns six values, the third is the cost.
 
 guss check-env examples/six_values.py:make_env
 guss run --env examples/six_values.py:make_env --seeds 3 --episodes 8 --against random
@@ -7,13 +7,13 @@ guss run --env examples/six_values.py:make_env --seeds 3 --episodes 8 --against 
 import gymnasium
 import numpy as np
 
-BEND, LIMIT = (0.55, 0.85), 0.5  # where on the lap the bend is, and how fast it may be taken
+BEND, LIMIT = (0.55, 0.85), 0.5  # position of the bend on the lap, and its speed limit
 
 
 class Lap:
-    """Drive laps: brake, roll or accelerate. The faster the better, but not through the bend.
+    """Drive laps: brake, roll or accelerate. The reward is the speed; the bend has a speed limit.
 
-    It is no gymnasium.Env at all: spaces, reset and step are enough.
+    The class is not a gymnasium.Env: spaces, reset and step suffice.
     """
 
     observation_space = gymnasium.spaces.Dict(  # flattened to three numbers
@@ -47,5 +47,5 @@ class Spec:
 
 def make_env():
     env = Lap()
-    env.spec = Spec()  # or say --episode-length 100
+    env.spec = Spec()  # or pass --episode-length 100
     return env

@@ -1,4 +1,4 @@
-"""Reward against safety as the planning margin grows, from stored runs of SafeCar-Goal with their traces.
+"""Reward against safety by planning margin, from stored runs of SafeCar-Goal with their traces.
 
     python studies/car_margins.py results/car/margins --out results/car
 
@@ -48,7 +48,7 @@ def measure(home: Path) -> dict[str, Any]:
 def table(rows: list[dict[str, Any]]) -> str:
     """As Markdown."""
     lines = [
-        "| margin | plans keep from a centre by | return | unsafe steps [%] | steps inside a hazard [%] |",
+        "| margin | distance of plans from a centre | return | unsafe steps [%] | steps inside a hazard [%] |",
         "|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
@@ -62,7 +62,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def draw(rows: list[dict[str, Any]]) -> Any:
-    """The curve to choose from."""
+    """Return against steps inside a hazard."""
     figure, axes = new_figure(1, 1, 5.2, 3.6)
     x, y = ([float(np.mean(row[name])) for row in rows] for name in ("inside_pct", "return"))
     axes.plot(x, y, "o-", color="#0072B2", ms=5, lw=1.4)

@@ -1,9 +1,9 @@
-"""Which model of SafeCar-Goal is worth planning with: held-out R² on static data, against size, loss and structure.
+"""Held-out R² of models of SafeCar-Goal on static data, by size, loss and structure.
 
     python studies/car_models.py --out results/car
 
-Random smooth episodes (seeds from 5000), fitted with the library's own code; judged on 12 other episodes along their
-own actions. Writes models.json with every figure, and models.md, the table of docs/car.md.
+Random smooth episodes (seeds from 5000), fitted with the library's code; evaluated on 12 other episodes along their
+actions. Writes models.json with all values, and models.md, the table of docs/car.md.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from guss.types import Model, Observations
 
 FIRST_SEED, TRAIN, TEST, STEPS = 5000, 50, 12, 1000
 HORIZONS = (1, 10, 30)
-STRIDE = 7  # between starts of the stretches predicted
+STRIDE = 7  # steps between starts of predictions
 
 
 def collect() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Observations [E, T + 1, 22], actions [E, T, 2] and whether a transition can be learned from [E, T]."""
+    """Observations [E, T + 1, 22], actions [E, T, 2] and whether a transition is used for training [E, T]."""
     count = TRAIN + TEST
     seeds = np.arange(FIRST_SEED, FIRST_SEED + count)
     envs = SafeCarGoalVectorEnv(count)
@@ -55,7 +55,7 @@ def collect() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def with_history(obs: np.ndarray, length: int) -> np.ndarray:
-    """The last `length` observations side by side, newest first; before the start, the first again."""
+    """The last `length` observations concatenated, newest first; the first one is repeated before the start."""
     shifted = [
         np.concatenate([obs[:, :1].repeat(k, axis=1), obs[:, : obs.shape[1] - k]], axis=1) for k in range(length)
     ]
@@ -64,7 +64,7 @@ def with_history(obs: np.ndarray, length: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A model to be judged."""
+    """A model to evaluate."""
 
     name: str
     model: str = "dmdn"
@@ -95,7 +95,7 @@ CASES = (
 
 
 def wider(task: Task, history: int) -> Task:
-    """The task as far as a model needs it, with observations of several steps."""
+    """The task with observations of several steps."""
     low, high = task.observations.low * history, task.observations.high * history
     if history == 1:
         return task
@@ -107,8 +107,8 @@ def wider(task: Task, history: int) -> Task:
     )
 
 
-def judge(model: Model, obs: np.ndarray, action: np.ndarray, use: np.ndarray) -> dict[str, float]:
-    """R² of changes since the start of a stretch, by the model's mean, along the actions taken."""
+def evaluate(model: Model, obs: np.ndarray, action: np.ndarray, use: np.ndarray) -> dict[str, float]:
+    """R² of changes since the start of a prediction, by the model's mean, along the recorded actions."""
     longest = max(HORIZONS)
     starts = [(e, t) for e in range(len(obs)) for t in range(0, STEPS - longest + 1, STRIDE)
               if use[e, t : t + longest].all()]  # fmt: skip
@@ -147,7 +147,7 @@ def judge(model: Model, obs: np.ndarray, action: np.ndarray, use: np.ndarray) ->
 
 
 def study(case: Case, data: tuple[np.ndarray, np.ndarray, np.ndarray], episodes: int, steps: int) -> dict[str, Any]:
-    """Fit a case to some episodes and judge it."""
+    """Fit a case to some episodes and evaluate it."""
     obs, action, use = data
     obs = with_history(obs, case.history)
     task = wider(guss.make_task("safe-car-goal"), case.history)
@@ -165,8 +165,8 @@ def study(case: Case, data: tuple[np.ndarray, np.ndarray, np.ndarray], episodes:
     )
     seconds = time.perf_counter() - started
     model = jax.tree.map(lambda x: x[0], models)
-    judged = judge(model, obs[TRAIN:], action[TRAIN:], use[TRAIN:])
-    return dataclasses.asdict(case) | {"rows": episodes * STEPS, "fit_seconds": round(seconds, 1)} | judged
+    scores = evaluate(model, obs[TRAIN:], action[TRAIN:], use[TRAIN:])
+    return dataclasses.asdict(case) | {"rows": episodes * STEPS, "fit_seconds": round(seconds, 1)} | scores
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -183,17 +183,17 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Collect, fit, judge, write."""
+    """Collect, fit, evaluate, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/car"))
     parser.add_argument("--episodes", type=int, nargs="+", default=[2, 30])
     parser.add_argument("--steps", type=int, default=4000, help="gradient steps of 256 transitions")
-    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--only", default="", help="only cases whose name contains this")
     args = parser.parse_args()
     data = collect()
     args.out.mkdir(parents=True, exist_ok=True)
     kept = args.out / "models.json"
-    rows = json.loads(kept.read_text())["rows"] if kept.exists() else []  # goes on where it was stopped
+    rows = json.loads(kept.read_text())["rows"] if kept.exists() else []  # continues an interrupted study
     order = [(case.name, episodes * STEPS) for case in CASES for episodes in args.episodes]
     for case in CASES:
         for episodes in args.episodes:

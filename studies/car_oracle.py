@@ -1,8 +1,8 @@
-"""Is it the model or the planner? The same starts, planned in copies of the simulator and in a learned model.
+"""Separates model errors from planner errors: the same starts, planned in the simulator and in a learned model.
 
     python studies/car_oracle.py --out results/car
 
-GuSS with 125 policies; the learned model is fitted to five random episodes and not any further. Writes oracle.json.
+GuSS with 125 policies; the learned model is fitted once, to five random episodes. Writes oracle.json.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What cars of stored runs did: paths drawn, animations, and whether any stayed parked in or beside a hazard.
+"""Paths of the cars of stored runs, an animation, and how long cars stood still in or near a hazard.
 
     python studies/car_paths.py results/runs/safe-car-goal-guss-… --out results/car
 
-Episodes are driven again with the stored actions (the physics are deterministic; that the observations come out as
-stored is checked). Writes paths.png (the last episode of every seed), parked.json and, with --animation, episode.gif.
+Episodes are replayed with the stored actions; the physics are deterministic, and the observations are checked.
+Writes paths-METHOD.png (the last episode of every seed), parked.json and, with --animation, episode.gif.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Drive(NamedTuple):
 
 
 def drive_again(home: Path, seed: int, episode: int, every: int = 0) -> Drive:
-    """The stored episode, with what was not observed; every `every`-th step as an image."""
+    """The stored episode with unobserved positions; every `every`-th step as an image."""
     trace = np.load(trace_path(home, seed, episode))
     env = SafeCarGoalEnv(render_mode="rgb_array" if every else None)
     obs, _ = env.reset(seed=derived_seed(seed, episode))
     path, goals, frames = [env.cars.qpos[0, :2].copy()], [], []
     for t, action in enumerate(trace["action"]):
         if not np.allclose(obs, trace["obs"][t], atol=1e-4):
-            sys.exit(f"{home}, seed {seed}, episode {episode}: step {t} does not come out as stored")
+            sys.exit(f"{home}, seed {seed}, episode {episode}: the observation of step {t} differs from the stored one")
         goals.append(env.cars.goal[0].copy())
         if every and t % every == 0:
             picture = env.render()
@@ -70,7 +70,7 @@ def longest(mask: np.ndarray) -> int:
 
 
 def habits(drive: Drive) -> dict[str, int]:
-    """How long it stood still, in or beside a hazard, or was unsafe, at a stretch, in steps."""
+    """The longest times, in steps, that the car stood still, was near a hazard, or was unsafe."""
     away = np.linalg.norm(drive.path[1:, None] - drive.hazards[None], axis=-1).min(axis=1)
     ahead = np.minimum(np.arange(len(away)) + 25, len(away))
     still = np.linalg.norm(drive.path[ahead] - drive.path[:-1], axis=1) < STILL
@@ -111,11 +111,13 @@ def draw(drives: list[tuple[str, Drive]]) -> Any:
 
 
 def main() -> None:
-    """Drive again, draw, count."""
+    """Replay, draw, measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
     parser.add_argument("--out", type=Path, default=Path("results/car"))
-    parser.add_argument("--animation", action="store_true", help="the last episode of the first seed, as episode.gif")
+    parser.add_argument(
+        "--animation", action="store_true", help="write the last episode of the first seed as episode.gif"
+    )
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {}

@@ -1,10 +1,10 @@
-"""How much electricity the learned controller of examples/cooling_plant.py saves, and at what price in safety.
+"""How much electricity the learned controller of examples/cooling_plant.py saves, and how safe it is.
 
-    python studies/cooling.py --tune --out results/cooling     # the rivals' settings, on days from 1000 up
-    python studies/cooling.py --out results/cooling            # GuSS and its rivals on the same days, seeds 0 to 5
-    python studies/cooling.py --draw --out results/cooling     # the figure again, from what is stored
+    python studies/cooling.py --tune --out results/cooling     # tune the other controllers, on days from 1000 up
+    python studies/cooling.py --out results/cooling            # compare GuSS with them on the same days, seeds 0 to 5
+    python studies/cooling.py --draw --out results/cooling     # redraw the figure from stored records
 
-Every seed learns for itself, and is then judged on ten days of its own that nobody has seen. Writes tuning.json, or
+Every seed learns separately, and is then evaluated on ten new days. Writes tuning.json, or
 summary.json, day.json (the first of those days), table.md and a figure.
 """
 
@@ -30,14 +30,14 @@ plant: Any = load_module(str(Path(__file__).resolve().parents[1] / "examples" / 
 
 Controller = Callable[[np.ndarray], np.ndarray]
 MOST_UNSAFE = 0.1  # percent of the time, when tuning
-NEW_DAYS = 10_000  # the number of the first day to be judged on; learning has the days from 0 on
+NEW_DAYS = 10_000  # number of the first evaluation day; learning uses days from 0 up
 
 
-# ------------------------------------------------------------------------------------------------------- the rivals
+# ------------------------------------------------------------------------------------------- other controllers
 
 
 def integrating(setpoint: Any, gain: Any, per_step: Any) -> Controller:
-    """A thermostat that also adds up how far the temperature is off, and so holds its setpoint whatever the load."""
+    """A thermostat with an integral term, which holds its setpoint at any load."""
     held: Any = 0.0
 
     def control(obs: np.ndarray) -> np.ndarray:
@@ -50,7 +50,7 @@ def integrating(setpoint: Any, gain: Any, per_step: Any) -> Controller:
 
 
 def with_load(setpoint: Any, gain: Any, per_kw: Any) -> Controller:
-    """A thermostat that also sees the load, and cools in proportion to it."""
+    """A thermostat with feed-forward of the load."""
     return lambda obs: np.clip(gain * (obs[..., :1] - setpoint) + per_kw * obs[..., 1:2], 0.0, 1.0)
 
 
@@ -60,7 +60,7 @@ def plain(setpoint: Any, gain: Any) -> Controller:
 
 
 class Rival(NamedTuple):
-    """A controller to compare with: how it is made, and what is tried when it is tuned."""
+    """A controller to compare with, and its values for tuning."""
 
     title: str
     sees: str
@@ -87,7 +87,7 @@ RIVALS = {
 
 
 def tune(rival: Rival, days: list[int]) -> dict[str, Any]:
-    """The settings with the least energy among those tried that are unsafe for no more than MOST_UNSAFE percent."""
+    """The settings with the least energy that are unsafe for at most MOST_UNSAFE percent of the time."""
     grid = [x.reshape(-1, 1) for x in np.meshgrid(*rival.tried.values(), indexing="ij")]
     spent, hot = np.zeros(len(grid[0])), np.zeros(len(grid[0]))
     for seed in days:
@@ -109,17 +109,17 @@ def tune(rival: Rival, days: list[int]) -> dict[str, Any]:
 
 
 def days_of(controller: Callable[[], Controller], seed: int, count: int) -> list[dict[str, Any]]:
-    """A controller on a seed's own new days."""
+    """A controller on the new days of a seed."""
     rows = []
     for day in range(count):
         seen, actions = plant.operate(controller(), derived_seed(seed, NEW_DAYS + day))
-        kwh, hot = plant.judge(seen, actions)
+        kwh, hot = plant.evaluate(seen, actions)
         rows.append({"seed": seed, "day": day, "kwh": float(kwh), "unsafe_pct": float(hot), "trace": (seen, actions)})
     return rows
 
 
 def learned(seed: int, episodes: int, days: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Days of learning, and new days with what was learned."""
+    """Records of the days of learning, and of the new days after it."""
     agent = plant.make_agent(seed)
     history = agent.learn(episodes)
     lessons = [
@@ -135,7 +135,7 @@ def learned(seed: int, episodes: int, days: int) -> tuple[list[dict[str, Any]], 
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means over all days, and each seed's."""
+    """Means over all days, and by seed."""
     seeds = sorted({row["seed"] for row in rows})
     mean = lambda name, chosen: float(np.mean([row[name] for row in chosen]))  # noqa: E731
     each = [[row for row in rows if row["seed"] == seed] for seed in seeds]
@@ -149,9 +149,9 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(results: dict[str, Any]) -> str:
-    """What docs/cooling.md shows."""
+    """The table of docs/cooling.md."""
     reference = results["thermostat"]
-    lines = ["| controller | sees | kWh a day | saved | unsafe time |", "|---|---|---:|---:|---:|"]
+    lines = ["| controller | observes | kWh a day | saved | unsafe time |", "|---|---|---:|---:|---:|"]
     for name, found in results.items():
         rival = RIVALS.get(name)
         title, sees = (rival.title, rival.sees) if rival else ("**GuSS, learned**", "temperature, load, outside")
@@ -164,7 +164,7 @@ COLOURS = {"thermostat": "#D55E00", "integrating": "#E69F00", "with_load": "#009
 
 
 def draw(days: dict[str, Any], results: dict[str, Any]) -> Any:
-    """One day under the thermostat and under GuSS, and what all days come to."""
+    """One day under the thermostat and under GuSS, and the means over all days."""
     figure = new_canvas(11, 6.6, 150)
     left, right = ["room"] * 3 + ["load"] * 2 + ["power"] * 3, ["energy"] * 4 + ["unsafe"] * 4
     axes = figure.subplot_mosaic([list(pair) for pair in zip(left, right, strict=True)], width_ratios=(2.3, 1))
@@ -172,7 +172,7 @@ def draw(days: dict[str, Any], results: dict[str, Any]) -> Any:
     lines = {"thermostat": ("thermostat", "--"), "guss": ("GuSS, learned", "-")}
     for name, (label, line) in lines.items():
         seen, actions = days[name]
-        spent = plant.judge(seen, actions)[0]
+        spent = plant.evaluate(seen, actions)[0]
         look: dict[str, Any] = {"color": COLOURS[name], "linestyle": line, "lw": 1.4}
         axes["room"].plot(hours, seen[:, 0], label=label, **look)
         power = plant.FULL_POWER * actions**3
@@ -215,7 +215,7 @@ def draw(days: dict[str, Any], results: dict[str, Any]) -> Any:
 
 
 def compare(out: Path, seeds: range, episodes: int, days: int, origin: dict[str, Any]) -> None:
-    """All controllers on the same days, written down."""
+    """Run all controllers on the same days and store the results."""
     tuned = json.loads((out / "tuning.json").read_text())["rivals"]
     rows: dict[str, list[dict[str, Any]]] = {}
     for name, rival in RIVALS.items():
@@ -244,15 +244,15 @@ def compare(out: Path, seeds: range, episodes: int, days: int, origin: dict[str,
 
 
 def main() -> None:
-    """Tune the rivals, or compare with them."""
+    """Tune the other controllers, or compare with them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/cooling"))
-    parser.add_argument("--tune", action="store_true", help="find the rivals' settings and store them")
-    parser.add_argument("--draw", action="store_true", help="only draw what is stored")
-    parser.add_argument("--first-seed", type=int, default=0, help="from 1000 up: for choosing settings")
+    parser.add_argument("--tune", action="store_true", help="tune the other controllers and store their settings")
+    parser.add_argument("--draw", action="store_true", help="only draw stored results")
+    parser.add_argument("--first-seed", type=int, default=0, help="1000 or more: for choosing settings")
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--episodes", type=int, default=8, help="days of learning")
-    parser.add_argument("--days", type=int, default=10, help="new days to be judged on, for each seed")
+    parser.add_argument("--days", type=int, default=10, help="new days of evaluation for each seed")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     origin = provenance(shlex.join(["python", "studies/cooling.py", *sys.argv[1:]]))

@@ -1,8 +1,8 @@
-"""Planners beyond the paper beside GuSS and RCEM, with the true dynamics: the toy world and Safe Pendulum.
+"""Compares planners beyond the paper with GuSS and RCEM in the true dynamics: the toy world and Safe Pendulum.
 
     python studies/planners.py --out results/planners
 
-Ten seeds from 100, none of which chose a setting; defaults of the presets. Writes summary.json, the table of
+Ten seeds from 100, none used to choose settings; settings of the presets. Writes summary.json, the table of
 docs/planners.md.
 """
 
@@ -29,7 +29,7 @@ PENDULUM = ("run", "--env", "safe-pendulum", "--model", "oracle", *SEEDS, "--epi
 
 
 def guss(*words: str) -> str:
-    """What a command prints on standard output."""
+    """The standard output of a command."""
     command = [sys.executable, "-m", "guss", *words]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 

@@ -1,4 +1,4 @@
-"""CEM beside GuSS in the toy world on one seed, as an animation, from the stored records of `guss reproduce toy`.
+"""An animation of CEM and GuSS in the toy world on one seed, from the stored records of `guss reproduce toy`.
 
 python studies/toy_animation.py results/toy --seed 0
 """
@@ -27,7 +27,7 @@ def last_step(data: dict[str, Any], record: dict[str, np.ndarray], seed: int) ->
 
 
 def main() -> None:
-    """Draw every second step until the later of the two is at the goal."""
+    """Draw every second step until both are at the goal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("home", type=Path, nargs="?", default=Path("results/toy"))
     parser.add_argument("--seed", type=int, default=0)

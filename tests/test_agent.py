@@ -237,15 +237,15 @@ def test_actions_of_every_kind_reach_the_environment(kind):
 def test_what_does_not_fit_is_told():
     with pytest.raises(GussError, match="Did you mean 'safe-pendulum'"):
         Agent("safe-pendulun")
-    with pytest.raises(GussError, match="the environment CartPole-v1 does not say what is unsafe"):
+    with pytest.raises(GussError, match="the environment CartPole-v1 does not report a cost"):
         Agent(gymnasium.make("CartPole-v1"))
-    with pytest.raises(GussError, match=r"observations of shape \(3,\), the environment's space .* makes \(4,\)"):
+    with pytest.raises(GussError, match=r"observations of shape \(3,\), the environment's space .* has shape \(4,\)"):
         Agent(gymnasium.make("CartPole-v1"), task=TASK)
     with pytest.raises(GussError, match="has the actions ContinuousActions"):
         Agent(SafePendulumEnv(), task=TASK.replace(actions=ContinuousActions((-1.0,), (1.0,)), fallback=np.zeros(1)))
     with pytest.raises(GussError, match="got int"):
         Agent(3)
-    with pytest.raises(GussError, match="so there is nothing to act on"):
+    with pytest.raises(GussError, match="so the Agent cannot step it"):
         small().learn(1)
     with pytest.raises(GussError, match="no transitions to fit a model to"):
         small(initial_episodes=0).act(np.zeros(3))

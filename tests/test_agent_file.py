@@ -46,17 +46,17 @@ def resealed(path, target, change):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("seed", "1", r"meta\.seed must be a whole number, got '1'"),
-        ("seed", -1, "the seed must be a whole number from 0"),
+        ("seed", "1", r"meta\.seed must be an integer, got '1'"),
+        ("seed", -1, "the seed must be an integer from 0"),
         ("settings", [1], r"meta\.settings must be a table of settings, got \[1\]"),
-        ("settings", {"horizon": "3"}, r"meta\.settings\.horizon must be a whole number, got '3'"),
+        ("settings", {"horizon": "3"}, r"meta\.settings\.horizon must be an integer, got '3'"),
         ("settings", {"horizn": 3}, "Did you mean 'horizon'"),
         ("history", 5, r"meta\.history must be a list of entries, got 5"),
         ("history", [{"episode": 0}], r"meta\.history\[0\]\.phase is missing"),
-        ("num_observed", None, r"meta\.num_observed must be a whole number"),
+        ("num_observed", None, r"meta\.num_observed must be an integer"),
         ("report", [1, [2]], "a stored report must be 7 or 12 numbers or lists"),
         ("report", {"a": 1}, "a stored report must be lists of numbers"),
-        ("system", SYSTEM | {"observation size": "3"}, r"meta\.system\.observation size must be a whole number"),
+        ("system", SYSTEM | {"observation size": "3"}, r"meta\.system\.observation size must be an integer"),
         ("system", {"observation size": 3}, r"meta\.system has no actions, constraints, learned outcomes"),
         ("system", SYSTEM | {"actions": {"kind": 3}}, r"meta\.system\.actions\.kind must be text"),
         ("constraints", {"unsafe_angle": {"low": [1, [2]]}}, "parameter 'low' of 'unsafe_angle' must be a number"),
@@ -102,12 +102,12 @@ def test_what_was_saved_after_thousands_of_episodes_is_loaded(stored, tmp_path):
 def test_checkpoints_of_runs_say_what_they_must(tmp_path):
     meta = {"done": 1, "over": False, "config": {}, "steps": [5]}
     checkpoint.save(tmp_path / "a.ckpt", "run", meta | {"done": "1"}, {"x": np.zeros(3)})
-    with pytest.raises(GussError, match=r"a\.ckpt: meta\.done must be a whole number, got '1'"):
+    with pytest.raises(GussError, match=r"a\.ckpt: meta\.done must be an integer, got '1'"):
         checkpoint.load(tmp_path / "a.ckpt", "run").checked(RUN_META, ("done", "over"))
     checkpoint.save(tmp_path / "a.ckpt", "run", meta, {"x": np.zeros(3)})
     read = checkpoint.load(tmp_path / "a.ckpt", "run").checked(RUN_META, ("done", "over"))
     assert read.row(1, 3).arrays["['x']"].shape == (1,)
-    with pytest.raises(GussError, match="is not for 2 seeds"):
+    with pytest.raises(GussError, match="is not an array for 2 seeds"):
         read.row(0, 2)
 
 

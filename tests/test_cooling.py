@@ -34,7 +34,7 @@ def test_a_seed_is_a_day_whatever_the_cooling_does(plant):
     np.testing.assert_array_equal(idle[:, 1:], full[:, 1:])
     assert (idle[-1, 1:] != other[-1, 1:]).all()
     assert (idle[1:, 0] > full[1:, 0]).all()
-    assert plant.judge(full, actions)[0] == pytest.approx(24 * plant.FULL_POWER)
+    assert plant.evaluate(full, actions)[0] == pytest.approx(24 * plant.FULL_POWER)
 
 
 def test_heat_goes_from_warm_to_cold(plant):

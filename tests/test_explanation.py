@@ -133,5 +133,5 @@ def test_every_case_reads_as_a_sentence():
     between = Approach("c", "x", "0.5 to 4", 0.5, 4.0, 4.5, 2)
     text = str(Explanation(**known, costs={"c": 1.0}, approaches=(between,)))
     assert "x reaches 4.5 at step 2, beyond 0.5 to 4" in text
-    assert text.endswith("no other plan begins with another action.")
+    assert text.endswith("no plan has another first action.")
     assert Explanation(**known | {"reward": float("nan")}).to_json()["reward"] is None

@@ -22,7 +22,7 @@ def make_agent():
 def test_saving_within_an_episode_warns_that_its_steps_are_not_saved(tmp_path):
     agent, obs = make_agent(), np.asarray([1.0, 0.0, 0.0], np.float32)
     agent.observe(guss.Transition(obs, agent.act(obs), None, None, obs))
-    with pytest.warns(GussWarning, match="1 steps of the episode under way are not saved; call reset"):
+    with pytest.warns(GussWarning, match="1 steps of the open episode are not saved; call reset"):
         agent.save(tmp_path / "agent.ckpt")
     agent.reset()
     agent.save(tmp_path / "agent.ckpt")
@@ -60,9 +60,7 @@ def test_a_user_s_loop_gives_and_takes_the_actions_of_the_environment():
 
 
 def test_costs_that_are_missing_or_no_dict_are_named():
-    assert "dict with all of them, 0 where nothing is unsafe; got ['hot']" in str(
-        no_cost_error("b", {"costs": {"hot": 1}})
-    )
+    assert "dict with all of them, 0 if the step is safe; got ['hot']" in str(no_cost_error("b", {"costs": {"hot": 1}}))
     assert "got list" in str(no_cost_error("b", {"costs": [1.0]}))
 
 
@@ -83,7 +81,7 @@ def test_a_list_of_settings_given_twice_is_refused_instead_of_half_lost(guss_her
     assert "--model.hidden is given more than once" in guss_here(*words, check=2).stderr
     alone = guss_here("run", "--env", "safe-pendulum", "--model.particles", "5", check=2)
     assert "particles=5 are samples of the model" in alone.stderr
-    assert "--columns names columns of data files" in guss_here("run", "--columns", "obs=a", check=2).stderr
+    assert "--columns names the columns of data files" in guss_here("run", "--columns", "obs=a", check=2).stderr
 
 
 def test_a_thread_that_outlives_the_main_one_is_not_left_waiting(tmp_path):

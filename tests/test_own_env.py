@@ -14,7 +14,7 @@ def test_init_writes_once_and_what_it_writes_is_ready(guss_command, tmp_path):
     told = guss_command("init", "mine", check=0).stdout
     assert "guss run --env system.py:make_env" in told
     again = guss_command("init", "mine", check=2)
-    assert "has README.md, system.py, known.py, preset.toml already" in again.stderr
+    assert "already contains README.md, system.py, known.py, preset.toml" in again.stderr
     for name in ("system", "known"):
         done = guss_command("check-env", f"{name}.py:make_env", "--steps", 200, cwd=tmp_path / "mine", check=0)
         assert "Ready." in done.stdout
@@ -24,7 +24,7 @@ def test_init_writes_once_and_what_it_writes_is_ready(guss_command, tmp_path):
 
 def test_bad_input_is_told(guss_here):
     for words, told in (
-        (("run", "--env", "CartPole-v1"), "does not say what is unsafe"),
+        (("run", "--env", "CartPole-v1"), "does not report a cost"),
         (("run", "--env", "nowhere.py:make_env"), "there is no file 'nowhere.py'"),
         (("run", "--env", "safe-pendulum", "--learned", "rewards"), "Did you mean 'reward'"),
         (

@@ -183,9 +183,9 @@ def test_a_margin_makes_what_plans_see_stricter_and_nothing_else():
 @pytest.mark.parametrize(
     ("margin", "words"),
     [
-        (0.5, "'never' does not say which of its parameters a planning margin moves"),
+        (0.5, "'never' does not specify which of its parameters a planning margin changes"),
         ({"hto": 0.5}, "Did you mean 'hot'"),
-        ({"hot": -0.1}, "'hot': a planning margin is 0 or more, got -0.1"),
+        ({"hot": -0.1}, "'hot': a planning margin must be 0 or more, got -0.1"),
         ({"hot": np.nan}, "0 or more, got nan"),
     ],
 )

@@ -98,7 +98,7 @@ def write(name, text):
 RAISED = {
     "'plant.py' is a file": lambda: (write("plant.py", "def make_env():\n    pass\n"), find_env("plant.py")),
     "the environment Plant has no time limit": lambda: guss.Agent(Plant()),
-    "the environment Plant does not say what is unsafe": lambda: guss.Agent(limited(Plant())),
+    "the environment Plant does not report a cost": lambda: guss.Agent(limited(Plant())),
     "the environment Plant fails on its first reset": lambda: guss.Agent(limited(OldPlant())),
     "task 'oven': reward(obs, action, next_obs) must": lambda: oven(reward=lambda obs, action, next_obs: -action),
     "task 'oven' has observations": lambda: guss.Agent(limited(Plant()), task=oven()),

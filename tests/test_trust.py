@@ -131,7 +131,7 @@ def test_a_cost_that_is_no_number_stops_a_run_at_that_step(bad):
     ENVS.add("drifting-test", spec, summary="a test's", origin="test")
     config = RunConfig(env="drifting-test", seeds=(0,), episodes=2, hard=("cost",), **settings_of("s-rs"))
     loop = Trainer(config)
-    with pytest.raises(GussError, match=r"episode 0, step 2, seed 0: info\[\"cost\"\].*Episodes before are kept"):
+    with pytest.raises(GussError, match=r"episode 0, step 2, seed 0: info\[\"cost\"\].*Earlier episodes are kept"):
         loop.iterate()
     assert made[-1].steps == 3, "the system was driven on"
 
@@ -218,7 +218,7 @@ def test_a_model_of_a_simulation_is_deployed_on_the_system_itself(tmp_path):
     simulated.learn(2)
     simulated.save(tmp_path / "agent.ckpt")
     plant = limited_task(step=None, reset=None, name="the plant")
-    with pytest.warns(GussWarning, match="does not know when the system ends an episode"):
+    with pytest.warns(GussWarning, match="does not predict early ends of episodes"):
         agent = Agent.load(tmp_path / "agent.ckpt", plant)
     assert agent.act(np.zeros(2)).shape == (2,)
     agent.save(tmp_path / "again.ckpt")

@@ -44,24 +44,24 @@ def test_plain_values_become_the_types_of_the_fields():
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"count": True}, r"^outer\.count must be a whole number, got True \(bool\)$"),
-        ({"count": "5"}, r"^outer\.count must be a whole number, got '5' \(str\)$"),
-        ({"count": 2.0}, r"^outer\.count must be a whole number, got 2.0 \(float\)$"),
-        ({"count": 2**31}, r"outer\.count must be a whole number of 32 bits"),
+        ({"count": True}, r"^outer\.count must be an integer, got True \(bool\)$"),
+        ({"count": "5"}, r"^outer\.count must be an integer, got '5' \(str\)$"),
+        ({"count": 2.0}, r"^outer\.count must be an integer, got 2.0 \(float\)$"),
+        ({"count": 2**31}, r"outer\.count must be an integer of 32 bits"),
         ({"count": 10**5000}, r"got a number of 16610 bits"),
         ({"count": 1, "share": float("nan")}, r"outer\.share must be a finite number, got nan"),
         ({"count": 1, "share": 10**400}, r"outer\.share must be a finite number"),
         ({"count": 1, "share": True}, r"outer\.share must be a finite number, got True"),
         ({"count": 1, "flag": 1}, r"outer\.flag must be true or false, got 1"),
-        ({"count": 1, "name": 5}, r"outer\.name must be text or nothing, got 5"),
+        ({"count": 1, "name": 5}, r"outer\.name must be text or none, got 5"),
         ({"count": 1, "kind": "c"}, r"unknown value of outer\.kind: 'c'"),
         ({"count": 1, "kind": [1]}, r"outer\.kind must be one of 'a', 'b', got \[1\]"),
-        ({"count": 1, "inner": {"sizes": [1, "x"]}}, r"^outer\.inner\.sizes\[1\] must be a whole number, got 'x'"),
+        ({"count": 1, "inner": {"sizes": [1, "x"]}}, r"^outer\.inner\.sizes\[1\] must be an integer, got 'x'"),
         ({"count": 1, "inner": 7}, r"outer\.inner must be a table of settings, got 7"),
         ({"count": 1, "margin": {"x": "y"}}, r"outer\.margin\.x must be a finite number, got 'y'"),
         ({"count": 1, "margin": []}, r"outer\.margin must be a finite number or a table, got \[\]"),
         ({"cuont": 1}, r"unknown setting of outer 'cuont'. Did you mean 'count'\?"),
-        ({}, r"outer\.count is missing; it must be a whole number"),
+        ({}, r"outer\.count is missing; it must be an integer"),
         ([1], r"outer must be a table of settings, got \[1\] \(list\)"),
     ],
 )  # fmt: skip
@@ -78,14 +78,14 @@ def test_a_misspelled_setting_of_an_agent_is_named_with_the_nearest():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"horizon": "5"}, r"settings\.horizon must be a whole number, got '5'"),
+        ({"horizon": "5"}, r"settings\.horizon must be an integer, got '5'"),
         ({"horizon": 0}, r"settings\.horizon must be at least 1, got 0"),
-        ({"budget": True}, r"settings\.budget must be a whole number, got True"),
+        ({"budget": True}, r"settings\.budget must be an integer, got True"),
         ({"method_settings": 3}, r"methods\.guss must be a table, got 3"),
-        ({"method_settings": {"num_new": "x"}}, r"methods\.guss\.num_new must be a whole number, got 'x'"),
-        ({"model_settings": {"hidden": [50, "x"]}}, r"model\.hidden\[1\] must be a whole number, got 'x'"),
+        ({"method_settings": {"num_new": "x"}}, r"methods\.guss\.num_new must be an integer, got 'x'"),
+        ({"model_settings": {"hidden": [50, "x"]}}, r"model\.hidden\[1\] must be an integer, got 'x'"),
         ({"model_settings": {"ensemble": 0}}, r"model\.ensemble must be at least 1, got 0"),
-        ({"fit": {"batch": None}}, r"fit\.batch must be a whole number, got None"),
+        ({"fit": {"batch": None}}, r"fit\.batch must be an integer, got None"),
         ({"fit": {"learning_rate": float("inf")}}, r"fit\.learning_rate must be a finite number, got inf"),
         ({"planning_margin": float("nan")}, r"settings\.planning_margin must be a finite number"),
         ({"planning_margin": -0.1}, r"settings\.planning_margin must be at least 0, got -0\.1"),
@@ -103,7 +103,7 @@ def test_wrong_settings_of_an_agent_are_refused_before_anything_is_made(argument
 
 @pytest.mark.parametrize("seed", [-1, 2**31, 2**32, True])
 def test_seeds_are_whole_numbers_of_31_bits(seed):
-    with pytest.raises(GussError, match="the seed must be a whole number from 0 to 2147483647, got"):
+    with pytest.raises(GussError, match="the seed must be an integer from 0 to 2147483647, got"):
         Agent("safe-pendulum", seed=seed, method="random")
 
 
@@ -123,17 +123,17 @@ def test_an_environment_variable_raises_a_limit(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("horizon = '5'", r"preset\.horizon must be a whole number, got '5'"),
+        ("horizon = '5'", r"preset\.horizon must be an integer, got '5'"),
         ("model = 3", r"preset\.model must be a table, got 3"),
         ("methods = [1]", r"preset\.methods must be a table, got \[1\]"),
         ("methods.guss = 3", r"preset\.methods\.guss must be a table, got 3"),
         ("methods.gus.num_new = 3", "unknown method 'gus'. Did you mean 'guss'"),
         ("methods.pro.gamma = 1", "unknown method 'pro'. Did you mean 'ppo'"),
         ("methods.guss.model = 3", r"preset\.methods\.guss\.model must be a table, got 3"),
-        ("[model]\nhidden = [5, 'x']", r"model\.hidden\[1\] must be a whole number, got 'x'"),
+        ("[model]\nhidden = [5, 'x']", r"model\.hidden\[1\] must be an integer, got 'x'"),
         ("[model]\nname = 5", r"settings\.model must be text, got 5"),
         ("env = 5", r"preset\.env must be text, got 5"),
-        ("target = nan", r"preset\.target must be a finite number or nothing, got nan"),
+        ("target = nan", r"preset\.target must be a finite number or none, got nan"),
         ("hroizon = 5", "unknown setting of the preset 'hroizon'. Did you mean 'horizon'"),
         ("extends = [1]", "unknown experiment that"),
         ("a = " + 5000 * "[", "is not TOML"),
@@ -159,15 +159,15 @@ STORED: dict[str, Any] = {"env": "safe-pendulum", "seeds": [0], "episodes": 3}
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"seeds": [-1]}, r"settings\.seeds\[0\] must be a whole number from 0 to"),
-        ({"seeds": "0"}, r"settings\.seeds must be a list of whole numbers, got '0'"),
-        ({"episodes": None}, r"settings\.episodes must be a whole number, got None"),
-        ({"target": "-inf"}, r"settings\.target must be a finite number or nothing"),
+        ({"seeds": [-1]}, r"settings\.seeds\[0\] must be an integer from 0 to"),
+        ({"seeds": "0"}, r"settings\.seeds must be a list of integers, got '0'"),
+        ({"episodes": None}, r"settings\.episodes must be an integer, got None"),
+        ({"target": "-inf"}, r"settings\.target must be a finite number or none"),
         ({"step_timeout": float("inf")}, r"settings\.step_timeout must be a finite number"),
         ({"step_timeout": 1e300}, "the step_timeout must be a number of seconds"),
         ({"model_settings": [1]}, r"settings\.model_settings must be a table of settings, got \[1\]"),
-        ({"fit": {"epochs": "1"}}, r"settings\.fit\.epochs must be a whole number"),
-        ({"method_settings": {"num_new": []}}, r"methods\.guss\.num_new must be a whole number"),
+        ({"fit": {"epochs": "1"}}, r"settings\.fit\.epochs must be an integer"),
+        ({"method_settings": {"num_new": []}}, r"methods\.guss\.num_new must be an integer"),
         ({"method": "ppo", "method_settings": {"gamma": "1"}}, r"methods\.ppo\.gamma must be a finite number"),
         ({"epsiodes": 3}, "unknown setting of settings 'epsiodes'. Did you mean 'episodes'"),
     ],
@@ -195,13 +195,13 @@ def refused(words, call, *positional, **named):
     else:
         raise AssertionError(words)
 
-refused("fit.batch must be a whole number, got '5' (str)", FitSettings, batch="5")
-refused("model.hidden[0] must be a whole number, got 'a' (str)", ModelSettings, hidden=("a",))
-refused("settings.horizon must be a whole number, got '5' (str)", Agent, "safe-pendulum", horizon="5")
+refused("fit.batch must be an integer, got '5' (str)", FitSettings, batch="5")
+refused("model.hidden[0] must be an integer, got 'a' (str)", ModelSettings, hidden=("a",))
+refused("settings.horizon must be an integer, got '5' (str)", Agent, "safe-pendulum", horizon="5")
 refused("settings.method must be text, got 5 (int)", Agent, "safe-pendulum", method=5)
 refused("preset must be a table of settings, got 3 (int)", Agent, "safe-pendulum", preset=3)
 for seed in (2.5, "1", None):
-    refused("the seed must be a whole number from 0", Agent, "safe-pendulum", seed=seed, method="random")
+    refused("the seed must be an integer from 0", Agent, "safe-pendulum", seed=seed, method="random")
 assert ModelSettings(hidden=[5, 5]).hidden == (5, 5)
 task = make_task("safe-toy")
 planner = make_planner("rs", task, horizon=np.int64(3), budget=np.int32(5))
@@ -234,7 +234,7 @@ def test_the_command_line_refuses_in_one_line(guss_here):
         (["run", "--horizon", "1000000000"], "predicted steps"),
         (["run", "--target", "nan"], "settings.target must be a finite number"),
         (["run", "--method.num-new", "0"], "method.num_new must be at least 1, got 0"),
-        (["plan", "--seed", "-1"], "--seed must be a whole number from 0"),
+        (["plan", "--seed", "-1"], "--seed must be an integer from 0"),
         (["check-env", "safe-toy", "--step-timeout", "nan"], "--step-timeout must be a finite number"),
     ):
         process = guss_here(*words, check=2)

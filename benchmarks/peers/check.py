@@ -1,4 +1,4 @@
-"""Whether the PyTorch side computes what ours does, for the same weights and random inputs.
+"""Checks that the PyTorch side computes the same as guss, for the same weights and random inputs.
 
 python -m benchmarks.peers.check
 
@@ -28,7 +28,7 @@ ROWS = 500
 
 
 def lively(model: Any, rng: np.random.Generator) -> Any:
-    """The model with biases and scalings that are not zeros and ones."""
+    """The model with random biases and scalings instead of zeros and ones."""
     normal = lambda x: jnp.asarray(0.3 * rng.normal(size=x.shape), jnp.float32)  # noqa: E731
     scaling = lambda x: Scaling(normal(x.mean), jnp.exp(normal(x.std)))  # noqa: E731
     where = lambda m: (*(layer.bias for layer in m.layers), m.obs_scaling, m.change_scaling)  # noqa: E731
@@ -44,14 +44,14 @@ def transitions(task: Any, rng: np.random.Generator) -> tuple[np.ndarray, np.nda
 
 
 def difference(ours: Any, theirs: torch.Tensor) -> float:
-    """The largest, relative to values above 1."""
+    """The largest difference, relative to values above 1."""
     ours, theirs = np.asarray(ours), theirs.detach().numpy()
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
     return float(np.max(np.abs(ours - theirs) / np.maximum(np.abs(ours), 1.0)))
 
 
 def of_prediction(case: Case, rng: np.random.Generator) -> float:
-    """The net that planners roll out, against `predict`."""
+    """The network that planners roll out, against `predict`."""
     task = task_of(case)
     model = lively(model_of(case, task), rng)
     obs, action, _ = transitions(task, rng)
@@ -73,7 +73,7 @@ def of_running_cost(case: Case, rng: np.random.Generator) -> float:
 
 
 def of_loss(kind: str, case: Case, rng: np.random.Generator) -> float:
-    """The loss that is trained with, against ours on the same standardised rows."""
+    """The training loss, against that of guss on the same standardised rows."""
     task = task_of(case)
     model = lively(model_of(case, task), rng)
     obs, action, next_obs = (jnp.asarray(x) for x in transitions(task, rng))

@@ -1,4 +1,4 @@
-"""Our model and the pendulum in PyTorch, with the same weights: what the PyTorch planners roll out."""
+"""The model of guss and the pendulum in PyTorch, with the same weights, for the PyTorch planners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PENALTY = 1000.0  # per unsafe step: these planners have no second criterion
 
 
 def use_threads() -> None:
-    """As many as BENCH_THREADS says, otherwise 2."""
+    """As many threads as BENCH_THREADS, by default 2."""
     torch.set_num_threads(int(os.environ.get("BENCH_THREADS", "2")))
 
 
@@ -26,9 +26,9 @@ def to_torch(x: Any) -> torch.Tensor:
 
 
 class Net:
-    """A DARMDN's mean for a batch of states and actions, laid out as ours is: first layers as one product, nets apart.
+    """A DARMDN's mean for batches of states and actions, in guss's layout: first layers as one product, separate nets.
 
-    Only what the mean depends on is computed: no logits, no spreads.
+    Only the mean is computed: no logits, no spreads.
     """
 
     def __init__(self, model: Any) -> None:

@@ -7,12 +7,12 @@ In the root of the repository:
     .venv-omnisafe/bin/python -m pip install --no-deps -r benchmarks/peers/requirements-omnisafe.txt
     OMP_NUM_THREADS=1 .venv-omnisafe/bin/python benchmarks/peers/omnisafe_pendulum.py [--seed 0] [--steps 201600]
 
-OmniSafe's own output goes to stderr; stdout is one line of JSON. The task is written here, after guss.envs.pendulum,
+OmniSafe's own output goes to stderr; stdout is one line of JSON. The task is copied from guss.envs.pendulum,
 because guss and OmniSafe need different versions of Gymnasium. Nothing of OmniSafe is changed or replaced.
 
-16 episodes run beside each other in one process: the environment is vectorised and resets itself, as OmniSafe asks of
-environments with `vector_env_nums` above 1, for its TimeLimit and AutoReset wrappers take one environment only. Its
-ActionScale wrapper makes torques of the actor's [−1, 1]; what a Gaussian draws beyond is clipped by the pendulum.
+16 episodes run in one process: the environment is vectorised and resets itself, as OmniSafe requires of environments
+with `vector_env_nums` above 1, because its TimeLimit and AutoReset wrappers support only one environment. Its
+ActionScale wrapper converts the actor's [−1, 1] to torques; the pendulum clips actions beyond.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EPISODE_LENGTH = 200
 ENVS = 16
 EPOCH = ENVS * EPISODE_LENGTH  # one episode of each
 STEPS = 63 * EPOCH
-LAST = 0.1  # of the episodes: what is told of the trained policy
+LAST = 0.1  # share of episodes that measure the trained policy
 
 
 def wrapped(angle: torch.Tensor) -> torch.Tensor:
@@ -51,7 +51,7 @@ def wrapped(angle: torch.Tensor) -> torch.Tensor:
 
 @env_register
 class SafePendulum(CMDP):
-    """Pendulums that swing beside each other and start anew together; a single one has no batch axis."""
+    """A batch of pendulums that reset together; a single one has no batch axis."""
 
     _support_envs: ClassVar[list[str]] = ["SafePendulum-v0"]
     need_auto_reset_wrapper = False
@@ -85,14 +85,14 @@ class SafePendulum(CMDP):
         return torch.stack([self._angle.cos(), self._angle.sin(), self._speed], dim=-1).float()
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict]:
-        """New starts, of all of them."""
+        """Reset all pendulums."""
         if seed is not None:
             self.set_seed(seed)
         self._start()
         return self._obs(), {}
 
     def step(self, action: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """One step of 0.05 s; the observation after the last is that of the new start, as OmniSafe expects it."""
+        """One step of 0.05 s; after the last step the observation is that of the new episode, as OmniSafe expects."""
         torque = action.double()[..., 0].clamp(-MAX_TORQUE, MAX_TORQUE)
         reward = -(wrapped(self._angle) ** 2 + 0.1 * self._speed**2 + 0.001 * torque**2)
         push = 3 * GRAVITY / (2 * LENGTH) * self._angle.sin() + 3.0 / (MASS * LENGTH**2) * torque
@@ -113,18 +113,18 @@ class SafePendulum(CMDP):
         return obs, reward.float(), cost.float(), torch.zeros_like(over), over, info
 
     def set_seed(self, seed: int) -> None:
-        """Of the starts."""
+        """Seed the initial states."""
         self._random.manual_seed(seed)
 
     def render(self) -> None:
-        """There is no picture."""
+        """Rendering is not supported."""
 
     def close(self) -> None:
         """Nothing to close."""
 
 
 def settings(seed: int, steps: int, threads: int, log_dir: str) -> dict[str, Any]:
-    """What differs from OmniSafe's PPOLag.yaml."""
+    """Differences from OmniSafe's PPOLag.yaml."""
     return {
         "seed": seed,
         "train_cfgs": {"total_steps": steps, "vector_env_nums": ENVS, "torch_threads": threads},
@@ -148,7 +148,7 @@ def settings(seed: int, steps: int, threads: int, log_dir: str) -> dict[str, Any
 
 
 def train(seed: int, steps: int, threads: int) -> dict[str, Any]:
-    """One training, and what came of it."""
+    """Train once and return the measures."""
     SafePendulum.episodes.clear()
     with tempfile.TemporaryDirectory() as log_dir, contextlib.redirect_stdout(sys.stderr):
         agent = omnisafe.Agent("PPOLag", "SafePendulum-v0", custom_cfgs=settings(seed, steps, threads, log_dir))
@@ -180,7 +180,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=STEPS, help=f"whole epochs of {EPOCH} are trained")
-    parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
+    parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch")
     args = parser.parse_args()
     if args.steps < EPOCH:
         parser.error(f"--steps must be at least {EPOCH}, one epoch")

@@ -1,4 +1,4 @@
-"""The part of a plan that quality-diversity libraries leave to their user: our rollouts, judged by one number."""
+"""The part of a plan that quality-diversity libraries leave to the user: rollouts in guss, scored by one number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from guss.planners.engine import Particles, roll_out
 PENALTY = 1000.0  # per unit of cost: these libraries have no second criterion
 
 
-def judged(task: Any, planner: Any, particles: Particles, obs: Any, key: Any, candidates: Any) -> tuple[Any, Any]:
+def fitness_and_descriptors(
+    task: Any, planner: Any, particles: Particles, obs: Any, key: Any, candidates: Any
+) -> tuple[Any, Any]:
     """Fitness [N] and descriptors [N, 2] of N policies, not compiled: to be traced inside a larger program."""
     rollouts = roll_out(planner, particles, obs, key, candidates)  # [N, P, H, …]
     step = jax.vmap(jax.vmap(jax.vmap(lambda o, a, n: (task.reward(o, a, n), task.costs(o, a, n)))))

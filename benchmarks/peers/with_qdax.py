@@ -1,4 +1,4 @@
-"""QDax doing the work of a GuSS plan: MAP-Elites on the same rollouts, the whole plan in one compiled program.
+"""A GuSS plan in QDax: MAP-Elites on the same rollouts, the whole plan in one compiled program.
 
 python -m benchmarks.peers.with_qdax CASE SEEDS
 """
@@ -16,7 +16,7 @@ from qdax.core.emitters.standard_emitters import MixingEmitter
 from qdax.core.map_elites import MAPElites
 
 from benchmarks.cases import PLANS, model_of, planner_of, start_of, task_of
-from benchmarks.peers.scoring import judged
+from benchmarks.peers.scoring import fitness_and_descriptors
 from benchmarks.worker import serve
 from guss.planners import policy
 from guss.planners.engine import Particles
@@ -34,7 +34,7 @@ def planning(name: str, seeds: int) -> Callable[[], Any]:
     spread = planner.mutation_variance**0.5
     emitter = MixingEmitter(
         mutation_fn=lambda x, key: x + spread * jax.random.normal(key, x.shape),
-        variation_fn=lambda x, y, key: x,  # never asked for
+        variation_fn=lambda x, y, key: x,  # never called
         variation_percentage=0.0,
         batch_size=sizes[1],
     )
@@ -44,7 +44,7 @@ def planning(name: str, seeds: int) -> Callable[[], Any]:
         key_model, key_first, key_init, key_search = jax.random.split(key, 4)
 
         def scoring(candidates: Any, key: Any) -> tuple[Any, Any, dict[str, Any]]:
-            fitness, descriptors = judged(task, planner, particles, obs, key_model, candidates)
+            fitness, descriptors = fitness_and_descriptors(task, planner, particles, obs, key_model, candidates)
             return fitness[:, None], descriptors, {}
 
         search = MAPElites(scoring, emitter, metrics_function=lambda repertoire: {})

@@ -1,4 +1,4 @@
-"""pyribs doing the work of a GuSS plan: a grid archive and a Gaussian emitter; the rollouts are our compiled ones.
+"""A GuSS plan in pyribs: a grid archive and a Gaussian emitter; guss compiles the rollouts.
 
 python -m benchmarks.peers.with_ribs CASE
 """
@@ -16,7 +16,7 @@ from ribs.emitters import GaussianEmitter
 from ribs.schedulers import Scheduler
 
 from benchmarks.cases import PLANS, model_of, planner_of, start_of, task_of
-from benchmarks.peers.scoring import judged
+from benchmarks.peers.scoring import fitness_and_descriptors
 from benchmarks.worker import serve
 from guss.planners import policy
 from guss.planners.engine import Particles
@@ -34,8 +34,10 @@ def planning(name: str) -> Callable[[], np.ndarray]:
     size = policy.num_parameters(planner.sizes)
     rng = np.random.default_rng(0)
 
-    particles = jax.jit(Particles.of)(model)  # once: laid out anew in every batch, it would cost pyribs time
-    scoring = jax.jit(lambda particles, candidates: judged(task, planner, particles, obs, key, candidates))
+    particles = jax.jit(Particles.of)(model)  # once, so that pyribs does not repeat the layout in every batch
+    scoring = jax.jit(
+        lambda particles, candidates: fitness_and_descriptors(task, planner, particles, obs, key, candidates)
+    )
     act = jax.jit(lambda best: planner.act(best, obs, jnp.zeros((), jnp.int32)))
 
     def plan() -> np.ndarray:

@@ -1,4 +1,4 @@
-"""PyTorch planners on the pendulum: pytorch-mppi, pytorch-icem, mbrl-lib's CEM; the same model and weights as ours.
+"""PyTorch planners on the pendulum: pytorch-mppi, pytorch-icem, mbrl-lib's CEM; with the model and weights of guss.
 
 python -m benchmarks.peers.with_torch mppi|icem|mbrl CASE [compiled]
 
@@ -22,7 +22,7 @@ Plan: TypeAlias = Callable[[], torch.Tensor]
 
 
 def mppi(case: Case, net: Step, obs: torch.Tensor) -> Plan:
-    """pytorch-mppi: as many rollouts as our random shooting, all in one batch."""
+    """pytorch-mppi: as many rollouts as random shooting in guss, in one batch."""
     from pytorch_mppi import MPPI
 
     planner = MPPI(
@@ -33,11 +33,11 @@ def mppi(case: Case, net: Step, obs: torch.Tensor) -> Plan:
 
 
 def icem(case: Case, net: Step, obs: torch.Tensor) -> Plan:
-    """pytorch-icem: as many rollouts in as many iterations as our CEM, with white noise as ours."""
+    """pytorch-icem: as many rollouts and iterations as CEM in guss, also with white noise."""
     from pytorch_icem import iCEM
 
     rounds = case.settings["iterations"]
-    bounded = lambda action: action.clamp(-TORQUE, TORQUE)  # noqa: E731 - iCEM knows no bounds
+    bounded = lambda action: action.clamp(-TORQUE, TORQUE)  # noqa: E731 - iCEM has no action bounds
     planner = iCEM(
         lambda obs, action: net(obs, bounded(action)), lambda obs, action: running_cost(obs, bounded(action)).sum(-1),
         nx=3, nu=1, sigma=TORQUE, num_samples=case.budget // rounds, num_elites=case.settings["num_elites"],
@@ -46,14 +46,14 @@ def icem(case: Case, net: Step, obs: torch.Tensor) -> Plan:
 
     @torch.no_grad()
     def plan() -> torch.Tensor:
-        planner.reset()  # as ours, each plan starts from nothing
+        planner.reset()  # as in guss, each plan starts from scratch
         return planner.command(obs)
 
     return plan
 
 
 def mbrl(case: Case, net: Step, obs: torch.Tensor) -> Plan:
-    """mbrl-lib's CEM optimiser over action sequences: as many rollouts in as many iterations as our CEM."""
+    """mbrl-lib's CEM optimiser over action sequences: as many rollouts and iterations as CEM in guss."""
     from mbrl.planning.trajectory_opt import CEMOptimizer
 
     rounds, horizon = case.settings["iterations"], case.horizon
@@ -64,13 +64,13 @@ def mbrl(case: Case, net: Step, obs: torch.Tensor) -> Plan:
         return_mean_elites=True,
     )  # fmt: skip
 
-    def worth(actions: torch.Tensor) -> torch.Tensor:
+    def values(actions: torch.Tensor) -> torch.Tensor:
         states = [obs.expand(len(actions), -1)]
         for action in actions.unbind(dim=1):
             states.append(net(states[-1], action))
         return -running_cost(torch.stack(states[1:], dim=1), actions).sum(dim=1)
 
-    return torch.no_grad()(lambda: planner.optimize(worth, x0=torch.zeros(horizon, 1))[0])
+    return torch.no_grad()(lambda: planner.optimize(values, x0=torch.zeros(horizon, 1))[0])
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""PyTorch training the nets that guss.models.training trains: Adam on random batches, the same likelihood.
+"""Training in PyTorch of the networks of guss.models.training: Adam on random batches, the same likelihood.
 
 python -m benchmarks.peers.with_torch_fit dmdn|dmdn-small|darmdn BATCH STEPS ROWS [plain] [compiled]
 
 The sizes are the car's for `dmdn` and the pendulum's for the others. `plain`: a module for each net, one after the
-other, and Adam as it comes, as one would write it first. Otherwise the fastest of what was tried: nets side by side,
-Adam fused. Both draw all batches at once. `compiled`: loss and gradient are compiled by torch.compile, which
-needs a C++ compiler. Nothing is held out and nothing judged: only steps.
+other, with default Adam: the obvious first implementation. Otherwise the fastest variant that was tried: stacked nets,
+fused Adam. Both draw all batches at once. `compiled`: loss and gradient are compiled by torch.compile, which
+needs a C++ compiler. There is no validation, only gradient steps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RATE = 1e-3
 
 
 class Kind(NamedTuple):
-    """What is trained."""
+    """Sizes of a model."""
 
     obs: int
     actions: int
@@ -39,13 +39,13 @@ class Kind(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Units per layer of a net: a DARMDN's are fed every dimension, those that they may not see as zeros."""
+        """Units per layer of a net: the nets of a DARMDN receive every dimension, with later ones set to zero."""
         features = self.obs + self.actions
         return (features + self.obs, *HIDDEN, 2) if self.autoregressive else (features, *HIDDEN, 2 * self.obs)
 
     @property
     def nets(self) -> int:
-        """One, or one per dimension."""
+        """Number of nets: one, or one per dimension."""
         return self.obs if self.autoregressive else 1
 
 
@@ -53,14 +53,14 @@ KINDS = {"dmdn": Kind(22, 2, False), "dmdn-small": Kind(3, 1, False), "darmdn": 
 
 
 class Rows(NamedTuple):
-    """What L nets are fed and what they should say."""
+    """Inputs and targets of L nets."""
 
     fed: torch.Tensor  # [L, rows, features]
     target: torch.Tensor  # [L, rows, outputs]
 
 
 class Nets(nn.Module):
-    """L nets side by side: a layer of all of them is one product."""
+    """L stacked nets: a layer of all nets is one product."""
 
     def __init__(self, kind: Kind) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def likelihood(units: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def arrange(kind: Kind, inputs: torch.Tensor, change: torch.Tensor) -> Rows:
-    """Standardised rows as the nets take them: net ℓ of a DARMDN sees (s, a, change of the dimensions before ℓ)."""
+    """Standardised rows as inputs: net ℓ of a DARMDN receives (s, a, change of the dimensions before ℓ)."""
     if not kind.autoregressive:
         return Rows(inputs[None], change[None])
     fed = [torch.cat([inputs, change * (torch.arange(kind.obs) < net)], dim=1) for net in range(kind.nets)]

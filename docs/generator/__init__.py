@@ -1,1 +1,1 @@
-"""The generated parts of README.md and docs/: `pages.py` rewrites them, the other files say what stands in them."""
+"""The generated parts of README.md and docs/: `pages.py` rewrites them, the other files write their texts."""

@@ -13,11 +13,11 @@ from docs.generator.parts import PARTS, ROOT
 
 MARKER = re.compile(r"<!--\s*(begin|end)\s+(.*?)\s*-->")
 SOURCES = (reference, runs, studies)
-"""They fill PARTS when they are imported."""
+"""Importing these modules fills PARTS."""
 
 
 class PageError(ValueError):
-    """A page has a marker that means nothing."""
+    """A page has an unknown or misplaced marker."""
 
 
 def pages() -> list[Path]:
@@ -26,7 +26,7 @@ def pages() -> list[Path]:
 
 
 def found_parts(text: str, page: str) -> Iterable[tuple[str, int, int]]:
-    """Names of the parts of a page, and where the text between their markers begins and ends."""
+    """Name, start and end of the text of each part of a page."""
     opened: re.Match[str] | None = None
     for marker in MARKER.finditer(text):
         kind, name = marker.groups()
@@ -47,11 +47,11 @@ def found_parts(text: str, page: str) -> Iterable[tuple[str, int, int]]:
 
 
 def rewritten(text: str, page: str, parts: Mapping[str, str] | None = None) -> str:
-    """The page with its parts as they should be; `parts`: texts by name, if not those that are registered."""
+    """The page with up-to-date parts; `parts`: texts by name (default: the registered functions)."""
     result, copied = "", 0
     for name, begin, end in found_parts(text, page):
         new = PARTS[name]() if parts is None else parts[name]
-        new = f"\n\n{new}\n\n" if "\n" in new else new  # in a line of its own, or within a sentence
+        new = f"\n\n{new}\n\n" if "\n" in new else new  # on separate lines, or within a sentence
         result, copied = result + text[copied:begin] + new, end
     return result + text[copied:]
 

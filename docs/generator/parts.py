@@ -1,4 +1,4 @@
-"""The table of generated parts, and what they are written with."""
+"""The registry of generated parts, and helpers that format numbers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS: dict[str, Callable[[], str]] = {}
-"""The text of every part by its name."""
+"""Functions that return the text of a part, by name."""
 
 
 def part(name: str, *args: Any) -> Callable[[Callable[..., str]], Callable[..., str]]:
-    """Register a function as the text of a part; several times with different arguments for a family of parts."""
+    """Register a function that writes a part; repeated decorators with different arguments write several parts."""
 
     def register(function: Callable[..., str]) -> Callable[..., str]:
         if name in PARTS:
@@ -32,12 +32,12 @@ def load(path: str) -> Any:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number with a true minus; a dash for none."""
+    """A number with a minus sign (−); a dash for None."""
     return "–" if value is None else f"{value:,.{digits}f}".replace("-", "−")
 
 
 def short(value: float) -> str:
-    """A number as the paper prints it."""
+    """A number in the format of the paper."""
     return f"{value:g}".replace("-", "−")
 
 
@@ -55,5 +55,5 @@ def p_value(p: float | None) -> str:
 
 
 def p_below(p: float | None) -> str:
-    """The same with a sign, for sentences."""
+    """`p = VALUE`, for sentences."""
     return f"p = {p_value(p)}"

@@ -1,4 +1,4 @@
-"""Settings from the dataclasses that declare them, and the registered methods, models and environments."""
+"""Tables of settings, from the dataclasses that declare them, and of registered methods, models and environments."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ OBJECTIVES = {
     "penalty": "reward − penalty × cost",
 }
 NESTED = ("method_settings", "model_settings", "fit")
-"""Settings that have tables of their own."""
+"""Settings with separate tables."""
 
 
 def settings_table(cls: Any, prefix: str = "", but: tuple[str, ...] = NESTED) -> str:
-    """The fields of a dataclass as flags, with defaults and what they mean."""
+    """The fields of a dataclass as flags, with defaults and meanings."""
     docs, cells = field_docs(cls), []
     for field in dataclasses.fields(cls):
         if field.name in types_of(cls) and field.name not in but:
@@ -40,13 +40,13 @@ def settings_table(cls: Any, prefix: str = "", but: tuple[str, ...] = NESTED) ->
         [
             *markdown_table(["flag", "default", "meaning"], cells),
             "",
-            "From the source; `guss run --help` shows the values of a preset.",
+            "Generated from the source; `guss run --help` shows the values of a preset.",
         ]
     )
 
 
 def default_of(field: dataclasses.Field[Any]) -> str:
-    """A field's default as it is written on the command line; a dash where there is none."""
+    """A field's default, as on the command line."""
     value = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
     if value is dataclasses.MISSING:
         return "required"
@@ -67,7 +67,7 @@ part("settings-nets", ModelSettings, "model.", NETS)(settings_table)
 
 
 def settings_of_methods(*names: str) -> str:
-    """The settings of one method, or of several that differ in some: a column says which has what."""
+    """The settings of one or several methods; rows name the methods if only some have the setting."""
     classes = {name: declared_settings((METHODS if name in METHODS.names() else PLANNERS)[name].item) for name in names}
     if len(names) == 1:
         return settings_table(classes[names[0]], "method.")
@@ -89,7 +89,7 @@ def settings_of_methods(*names: str) -> str:
         [
             *markdown_table(["flag", "default", "meaning"], cells),
             "",
-            "From the source; `guss run --help` shows the values of a preset.",
+            "Generated from the source; `guss run --help` shows the values of a preset.",
         ]
     )
 
@@ -115,45 +115,45 @@ PAGES = {
 
 
 def named(name: str) -> str:
-    """A method's name, linked to its page if it has one."""
+    """A method's name, with a link to its page if there is one."""
     page = next((page for page, names in PAGES.items() if name in names), None)
     return f"`{name}`" if page is None else f"[`{name}`]({page})"
 
 
 def listed(heads: list[str], cells: list[list[str]]) -> str:
     """A table from a registry."""
-    return "\n".join([*markdown_table(heads, cells), "", "From the registry; `guss list` prints it too."])
+    return "\n".join([*markdown_table(heads, cells), "", "Generated from the registry; `guss list` prints the same."])
 
 
 @part("planners")
 def planners() -> str:
-    """All planners that guss has."""
+    """All bundled planners."""
     cells = [[named(e.name), OBJECTIVES[e.item.objective], e.summary, e.paper] for e in PLANNERS if e.bundled]
-    return listed(["name", "ranks plans by", "what it is", "in the paper"], cells)
+    return listed(["name", "ranks plans by", "description", "in the paper"], cells)
 
 
 @part("methods")
 def methods() -> str:
-    """All methods that learn a policy."""
+    """All bundled methods that learn a policy."""
     return listed(
-        ["name", "what it is", "in the paper"], [[named(e.name), e.summary, e.paper] for e in METHODS if e.bundled]
+        ["name", "description", "in the paper"], [[named(e.name), e.summary, e.paper] for e in METHODS if e.bundled]
     )
 
 
 @part("environments")
 def environments() -> str:
-    """All environments."""
+    """All bundled environments."""
     cells = [[f"`{e.name}`", f"`{e.item.gym_id}`", e.summary, e.paper] for e in ENVS if e.bundled]
-    return listed(["name", "Gymnasium id", "what it is", "in the paper"], cells)
+    return listed(["name", "Gymnasium id", "description", "in the paper"], cells)
 
 
 @part("models")
 def models() -> str:
-    """All models, and which table has their settings."""
+    """All bundled models, and the table of their settings."""
     tables = {ModelSettings: "all models, networks", CommonSettings: "all models"}
     cells = []
     for e in MODELS:
         if e.bundled:
             kind = tables[settings_class(model_class(e.name))] if model_class(e.name).learns() else "none"
             cells.append([f"`{e.name}`", e.summary, kind, e.paper])
-    return listed(["name", "what it is", "settings", "in the paper"], cells)
+    return listed(["name", "description", "settings", "in the paper"], cells)

@@ -1,4 +1,4 @@
-"""Results of stored runs, from results/report/ (`guss report results`), and the paper's claims beside them."""
+"""Tables of stored runs, from results/report/ (`guss report results`), and of the paper's claims."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POLICIES = ("safe-mbpo", "ppo-lagrangian", "cpo", "ppo", "trpo")
 
 @cache
 def rows(group: str, env: str) -> list[dict[str, Any]]:
-    """The rows of an environment as the report has them; `group`: a folder of results/, "runs" for the main one."""
+    """The report's rows of an environment; `group`: a folder of results/, "runs" for the main table."""
     if group == "runs":
         table = load("results/report/table.json")[env.replace("-", "_")]
         return [row | {"method": name.replace("_", "-")} for name, row in table.items()]
@@ -33,7 +33,7 @@ def rows(group: str, env: str) -> list[dict[str, Any]]:
 
 
 def welch(group: str, env: str, a: str, b: str, measure: str, kind: str = "p_holm") -> float | None:
-    """Welch's p-value between two methods; None where it was not tested."""
+    """Welch's p-value between two methods; None if they were not tested."""
     report = load("results/report/report.json")
     tests = report["tests"] if group == "runs" else report["group_tests"][group]
     return next((t[kind] for t in tests[env] if t["measure"] == measure and {t["a"], t["b"]} == {a, b}), None)
@@ -59,7 +59,7 @@ CAR = "`guss run --env safe-car-goal --method METHOD --seeds SEEDS --episodes EP
 
 
 def table(group: str, env: str, command: str, p: bool = True, only: tuple[str, ...] = ()) -> str:
-    """A row for each run of an environment. `p`: also Welch's p-values against GuSS."""
+    """A row for each run of an environment. `p`: adds Welch's p-values against GuSS."""
     heads = list(HEADS) + (["p: MAR", "p: p(unsafe)"] if p else [])
     cells = []
     for row in rows(group, env):
@@ -91,21 +91,19 @@ part("results-horizon10", "horizon10", ENVS[0], HORIZON, False)(table)
 
 @part("results-overview")
 def overview() -> str:
-    """Reward and unsafe steps of the paper's methods on its three environments."""
+    """Reward and unsafe steps on the paper's three environments, for the README."""
     found = {(env, row["method"]): row for env in ENVS for row in rows("runs", env)}
     safe = {method for _, method in found if (kind := bundled_method(method)) is not None and kind.safe}
     heads = ["method", *(h for env in ENVS for h in (f"{label_of_env(env)}: MAR", "unsafe [%]"))]
     cells = []
-    for method in (*paper_methods(), "random"):
+    for method in (*(name for name in paper_methods() if name != "rs"), "random"):
         line = [label_of(method)]
         for env in ENVS:
             for name, best in (("mar", max), ("unsafe_pct", min)):
                 row = found.get((env, method))
                 value = None if row is None else row[name][0]
                 top = best(r[name][0] for (e, m), r in found.items() if e == env and m in safe)
-                text = f"**{number(value, 2)}**" if value == top and method in safe else number(value, 2)
-                paper = paper_figures(env, method).get(name)
-                line.append(text if paper is None else f"{text} [{number(paper[0], 2)}]")
+                line.append(f"**{number(value, 2)}**" if value == top and method in safe else number(value, 2))
         cells.append(line)
     command = "`guss reproduce table1` makes the runs, `guss report results` the table"
     return "\n".join([*markdown_table(heads, cells, rule="---:"), "", f"Records: `results/runs/`; {command}."])
@@ -128,12 +126,12 @@ def policies() -> str:
 
 
 WARM = {"safe-pendulum-guss-1b2e4638"}
-"""Runs without the setting in their config that had a warm start, as was the default of their commit."""
+"""Runs with a warm start by the default of their commit, whose configs do not contain the setting."""
 
 
 @part("results-oracle")
 def oracle() -> str:
-    """Planners with the true dynamics: settings of the paper, unless a column says otherwise."""
+    """Planners with the true dynamics."""
     cells = []
     for env in ENVS[:2]:
         for row in rows("oracle", env):
@@ -201,7 +199,7 @@ def model_r2() -> str:
 
 @part("results-learned")
 def learned() -> str:
-    """What it costs to learn reward, cost and behaviour too."""
+    """Known against learned reward, cost and behaviour."""
     known = {row["method"]: row for row in rows("runs", "safe-pendulum")}
     (everything,) = rows("own", "safe-pendulum")
     named = {"known": known["guss"], "learned": everything, "– (random actions)": known["random"]}
@@ -217,19 +215,19 @@ def learned() -> str:
 
 @cache
 def claims() -> list[dict[str, str]]:
-    """The paper's claims, numbered in their order."""
+    """The paper's claims, in order."""
     return tomllib.loads(Path(__file__).with_name("claims.toml").read_text())["claim"]
 
 
 def figure(env: str, expression: str) -> str:
-    """What an expression of claims.toml stands for; see there."""
+    """The value of an expression in claims.toml, which documents the syntax."""
     if env == "toy":
         return toy_figure(expression)
     group, _, rest = expression.rpartition("/")
     name, _, measure = rest.rpartition(".")
     group = group or "runs"
     unit = " %" if measure.startswith("unsafe") else ""
-    if group == "paper-says":
+    if group == "table1":
         return short(paper_figures(env, name)[measure][0]) + unit
     if group in ("p", "p-pooled"):
         return p_below(welch("runs", env, "guss", name, measure, {"p": "p_holm", "p-pooled": "p_pooled"}[group]))
@@ -240,7 +238,7 @@ def figure(env: str, expression: str) -> str:
 
 
 def toy_figure(expression: str) -> str:
-    """The same for the toy experiment, whose figures are in its own summary."""
+    """The same for the toy experiment, whose values are in results/toy/summary.json."""
     summary = load("results/toy/summary.json")
     name, _, measure = expression.rpartition(".")
     if name.startswith("p/"):
@@ -260,15 +258,17 @@ def toy_figure(expression: str) -> str:
 @part("claims-safe-acrobot", "safe-acrobot")
 @part("claims-safe-car-goal", "safe-car-goal")
 def claims_of(env: str) -> str:
-    """The paper's claims about an environment, our verdict, and the figures that it rests on."""
+    """The paper's claims about an environment, with our verdicts and values."""
     cells = []
     for i, claim in enumerate(claims(), start=1):
         if claim["env"] == env:
             shown = re.sub(r"\{([^}]+)\}", lambda found: figure(env, found[1]), claim["figure"])
-            cells.append([str(i), claim["says"], claim["verdict"], shown])
+            cells.append([str(i), claim["claim"], claim["verdict"], shown])
     source = (
         "`guss reproduce toy --out results`, `results/toy/summary.json`"
         if env == "toy"
         else "`guss reproduce table1` and `guss report results`, `results/report/`"
     )
-    return "\n".join([*markdown_table(["#", "the paper says", "here", "figures"], cells), "", f"Records: {source}."])
+    return "\n".join(
+        [*markdown_table(["#", "claim of the paper", "here", "figures"], cells), "", f"Records: {source}."]
+    )

@@ -1,4 +1,4 @@
-"""The toy experiment, the studies of the car and the cooling plant, known answers of policies, and benchmarks."""
+"""Tables of the toy experiment, the car, the cooling plant, policies with known solutions, and benchmarks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from guss.reports.style import label_of
 
 
 def records(command: str, origin: dict[str, Any]) -> str:
-    """The line below a table: the command that made its records, and when."""
+    """The line below a table: command, commit and date of its records."""
     if not re.fullmatch("[0-9a-f]{40}", origin["commit"]):
         raise ValueError(f"records of {command} come from uncommitted changes: {origin['commit']}")
     return f"Records: {command}, commit {origin['commit'][:12]}, {origin['date'][:10]}."
@@ -30,7 +30,7 @@ def made(origin: dict[str, Any]) -> str:
 
 
 def percent(share: float) -> str:
-    """A share with one digit."""
+    """A share in percent with one digit."""
     return f"{100 * share:.1f} %"
 
 
@@ -178,12 +178,12 @@ def car_episodes() -> str:
 
 
 def spread(values: list[float], digits: int = 3) -> str:
-    """From the least to the largest."""
+    """`MIN to MAX`."""
     return f"{number(min(values), digits)} to {number(max(values), digits)}"
 
 
 def long_test(name: str) -> tuple[dict[str, Any], str]:
-    """What `make test-long` stored, and the line below a table of it."""
+    """Records of `make test-long`, and the line below their table."""
     found = load(f"results/tests/{name}.json")
     return found, records("`make test-long`", found["provenance"])
 
@@ -191,7 +191,7 @@ def long_test(name: str) -> tuple[dict[str, Any], str]:
 @part("known-answer-ppo", "pendulum-ppo", "ppo", "−172 ± 104 (RL Baselines3 Zoo, 100 k steps)")
 @part("known-answer-sac", "pendulum-sac", "sac", "−157 ± 89 (RL Baselines3 Zoo, 20 k steps)")
 def known_pendulum(name: str, method: str, published: str) -> str:
-    """Pendulum-v1 beside published returns."""
+    """Returns on Pendulum-v1 and published returns."""
     found, source = long_test(name)
     returns = found["returns"]
     row = [f"`{method}`", str(len(returns)), number(float(np.mean(returns)), 1), spread(returns, 1), published]
@@ -201,7 +201,7 @@ def known_pendulum(name: str, method: str, published: str) -> str:
 
 @part("known-answer-limits")
 def known_limits() -> str:
-    """Policies in a problem whose best policy within the limit is known."""
+    """Policies on a problem whose best policy within the limit is known."""
     cells, source = [], ""
     for name in ("ppo", "ppo-lagrangian", "cpo"):
         found, source = long_test(f"worth-{name}")
@@ -258,44 +258,46 @@ def ppo_speed() -> str:
 
 @part("benchmarks")
 def benchmarks() -> str:
-    """Everything that `make bench` measures."""
+    """All tables of `make bench`."""
     return markdown(load("benchmarks/results.json"), load("benchmarks/details.json")).strip()
 
 
-SPEED = (("pendulum", "QDax"), ("pendulum", "pyribs"), ("pendulum-cem", "mbrl-lib"), ("pendulum-cem", "pytorch-icem"),
-         ("rs-3000x30", "pytorch-mppi"), ("fit-darmdn-2k", "PyTorch"))  # fmt: skip
+SPEED = (
+    ("pendulum", "QDax"),
+    ("pendulum-cem", "mbrl-lib"),
+    ("rs-3000x30", "pytorch-mppi"),
+    ("fit-darmdn-2k", "PyTorch"),
+)
 WORK = {
-    "pendulum": "quality-diversity plan, 100 policies × 10 steps",
-    "pendulum-cem": "cross-entropy plan, 100 sequences × 10 steps",
-    "rs-3000x30": "random-shooting plan, 3,000 sequences × 30 steps",
-    "fit-darmdn-2k": "fit of an autoregressive model, 2,000 transitions",
+    "pendulum": "quality-diversity plan, 100 × 10 steps",
+    "pendulum-cem": "cross-entropy plan, 100 × 10 steps",
+    "rs-3000x30": "random-shooting plan, 3,000 × 30 steps",
+    "fit-darmdn-2k": "model fit, 2,000 transitions",
 }
 
 
 @part("speed")
 def speed() -> str:
-    """A few of them, for the README."""
+    """Some of the benchmarks, for the README."""
     found = {(row["case"], row["peer"]): row for row in load("benchmarks/results.json")}
     cells = []
     for case, peer in SPEED:
         row = found[case, peer]
         cells.append(
-            [WORK[case], peer, f"{row['ours_ms']:,.1f} ms", f"{row['peer_ms']:,.1f} ms", f"{row['ratio']:.1f} ×"]
+            [WORK[case], peer, f"{row['peer_ms']:,.1f} ms", f"{row['ours_ms']:,.1f} ms", f"{row['ratio']:.1f} ×"]
         )
     policies = load("benchmarks/policies.json")["ppo_lagrangian"]["rows"]
     ours, theirs = (np.mean([row[who]["steps_per_second"] for row in policies]) for who in ("guss", "omnisafe"))
     least = math.floor(min(row["ratio"] for row in policies))
     cells.append(
         [
-            "training of PPO-Lagrangian with each library's defaults, steps per second",
+            "PPO-Lagrangian training, own defaults",
             "OmniSafe",
-            f"{ours:,.0f}",
-            f"{theirs:,.0f}",
+            f"{theirs:,.0f} steps/s",
+            f"{ours:,.0f} steps/s",
             f"{least} ×",
         ]
     )
-    heads = ["work, one thread", "other", "guss", "other takes", "guss is faster by"]
+    heads = ["task, one thread", "library", "its speed", "guss", "speed-up"]
     command = "`make bench`, `python benchmarks/policies.py --peer PYTHON`"
-    return "\n".join(
-        [*markdown_table(heads, cells, rule="---:"), "", f"Records: `benchmarks/*.json`, made by {command}."]
-    )
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", f"Records: `benchmarks/*.json`; {command}."])

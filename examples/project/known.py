@@ -1,8 +1,8 @@
-"""The same system with its reward and cost written down: then they are not learned, and limits can have a margin.
+"""The same system with known reward and cost functions: they are not learned, and limits can have a margin.
 
     guss run --env known.py:make_env --preset preset.toml --planning-margin 0.3
 
-Functions of single observations, in jax.numpy, without Python ifs on their values.
+The functions take single observations, use jax.numpy, and must not use Python ifs on values.
 """
 
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def make_env():
             guss.Constraint(
                 "overflow",
                 guss.with_params(overflows, limit=system.LIMIT),
-                stricter={"limit": -1.0},  # a planning margin of 0.3 plans for a limit lower by 0.3
+                stricter={"limit": -1.0},  # with a planning margin of 0.3, plans use a limit lower by 0.3
             )
         ],
         descriptor=where_it_ends,

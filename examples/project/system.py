@@ -1,6 +1,6 @@
-"""The system to control. Replace it with your own: a plant, a robot, a simulator.
+"""The system to control. Replace it with your plant, robot or simulator.
 
-guss needs a Gymnasium environment that says in `info` what is unsafe. Everything else it learns.
+guss needs a Gymnasium environment that reports unsafe steps in `info`. It learns everything else.
 """
 
 import gymnasium
@@ -10,15 +10,15 @@ LIMIT = 8.0  # the level that the tank must not exceed
 
 
 class Tank(gymnasium.Env):
-    """A water tank. A pump fills it, a valve of its own empties it; the fuller it is, the more it earns."""
+    """A water tank, filled by a pump and emptied by a drain. The reward is the level."""
 
-    # What is observed: level and inflow. Give bounds where there are some, np.inf where there are none.
+    # Observation: level and inflow. Use np.inf for dimensions without bounds.
     observation_space = gymnasium.spaces.Box(0.0, np.inf, (2,), np.float32)
-    # What can be done: the pump, from 0 to 1. Discrete(3) would be three speeds.
+    # Action: speed of the pump, from 0 to 1. Discrete(3) would be three speeds.
     action_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
 
     def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)  # draw chance from self.np_random only, so that runs can be repeated
+        super().reset(seed=seed)  # use only self.np_random for randomness, so that runs are repeatable
         self.level, self.inflow = self.np_random.uniform(2.0, 5.0), 0.0
         return self._observed(), {}
 
@@ -33,5 +33,5 @@ class Tank(gymnasium.Env):
 
 
 def make_env():
-    """Called once for every seed. Episodes need a length: here 100 steps."""
+    """Called once per seed. Episodes need a time limit: here 100 steps."""
     return gymnasium.wrappers.TimeLimit(Tank(), 100)

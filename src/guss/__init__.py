@@ -1,6 +1,6 @@
 """guss: safe planning in learned models with quality-diversity search (Guided Safe Shooting).
 
-JAX and everything heavy is imported when first used. `import guss.envs` registers the Gymnasium environments.
+JAX and other heavy modules are imported on first use. `import guss.envs` registers the Gymnasium environments.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# The same names twice: imports for editors, type checkers and documentation tools, a table for the interpreter, which
-# imports a module when one of its names is first used. `tests/test_public_api.py` compares the two.
+# Names are listed twice: as imports for editors, type checkers and documentation tools, and in the table from which
+# `__getattr__` imports a module on first use. `tests/test_public_api.py` compares the two.
 if TYPE_CHECKING:
     from guss.agent import Agent as Agent
     from guss.collect.datasets import Dataset as Dataset
@@ -105,7 +105,7 @@ else:
 
     __all__ = ["__version__", *sorted(_PUBLIC)]
 
-    # Not for type checkers, to which it would mean that every name exists.
+    # Hidden from type checkers, which would otherwise accept every name.
     def __getattr__(name: str) -> Any:
         if name in _PUBLIC:
             return getattr(importlib.import_module(_PUBLIC[name]), name)
@@ -115,7 +115,7 @@ else:
         return __all__
 
 
-# `gymnasium.make("guss:guss/SafePendulum-v0")` imports guss and then looks the id up in its registry. Without Gymnasium
-# loaded nothing is registered here: importing it would double the time of `guss --help`.
+# `gymnasium.make("guss:guss/SafePendulum-v0")` imports guss and then looks up the id. If Gymnasium is not loaded,
+# nothing is registered here: importing it would double the time of `guss --help`.
 if "gymnasium" in sys.modules:
     importlib.import_module("guss.envs")

@@ -1,4 +1,4 @@
-"""`python -m guss` is `guss`."""
+"""Entry point of `python -m guss`."""
 
 import os
 import sys

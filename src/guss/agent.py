@@ -1,4 +1,4 @@
-"""`Agent`: learn to control one system from few episodes, and plan safely in what was learned (Alg. 1)."""
+"""`Agent`: learns a model of one system from few episodes, and plans safely in it (Alg. 1)."""
 
 from __future__ import annotations
 
@@ -41,15 +41,14 @@ from guss.types import Trajectory, Transition
 from guss.validation import check_seed
 
 PLAN = "plan"
-"""Name of the program for one step, where it is compiled ahead."""
+"""Name of the program, compiled ahead, that plans one step."""
 
 
 class Agent:
     """A method and its state for one system: learns a model of it and controls it by planning in that model (Alg. 1).
 
-    Whoever drives the system calls `act(obs)`, then `observe(transition)`, with `end=True` at an episode's end;
-    `learn(20)` runs episodes on a system that guss can step. Raises GussError if settings, traces and system do not fit
-    together.
+    In a custom loop, call `act(obs)`, then `observe(transition)`, with `end=True` at the end of an episode. `learn(20)`
+    runs episodes on a system that guss can step. Raises GussError if settings, traces and system are incompatible.
 
     Example:
         >>> agent = guss.Agent("safe-pendulum", seed=1)
@@ -70,15 +69,15 @@ class Agent:
         method: str = "guss",
         **settings: Any,
     ) -> None:
-        """`system`: an environment's name, a Task, or a Gymnasium environment, with its `task` where reward and cost
-        are known; otherwise they are learned from the values that it reports. `seed`: of all random streams.
+        """`system`: an environment's name, a Task, or a Gymnasium environment, with a `task` if reward and cost are
+        known; otherwise they are learned from the values that it reports. `seed`: seed of all random streams.
 
-        `initial_policy(obs)`: your own controller, for the first episodes instead of random actions. `traces`: logged
-        transitions to learn from before the first step (NPZ, CSV, Parquet, folders of them, or batches); then no
-        random episode comes first unless `initial_episodes` says so. `columns`: names of these files' columns, as
-        {"obs": ["temperature", "pressure"], "action": ["valve"]}. `method` and `settings`: those of AgentSettings, with
-        `method_settings`, `model_settings` and `fit` as dicts; what is not given comes from the `preset`, by default
-        the one of that name in experiments/, or the defaults.
+        `initial_policy(obs)`: a controller for the first episodes, instead of random actions. `traces`: logged
+        transitions to learn from before the first step (NPZ, CSV, Parquet, folders of them, or batches); then there
+        are no random episodes unless `initial_episodes` is set. `columns`: names of these files' columns, such as
+        {"obs": ["temperature", "pressure"], "action": ["valve"]}. `method`, `settings`: fields of AgentSettings, with
+        `method_settings`, `model_settings` and `fit` as dicts; omitted fields come from the `preset`, by default that
+        of the system's name in experiments/, or are the defaults.
         """
         begin_programs()
         known, self.env = resolve(system, task)
@@ -88,17 +87,17 @@ class Agent:
         chosen = preset_for(find_preset(known.name) if preset is None else preset, known)
         self.settings = settings_from(AgentSettings, chosen, method, **settings)
         self._task, self._planning_task = self.settings.tasks(known)
-        self._changed: dict[str, dict[str, Any]] = {}  # parameters of constraints set since, by name
+        self._changed: dict[str, dict[str, Any]] = {}  # parameters changed by `set_constraint`, by constraint
         self.initial_policy = initial_policy
         self.seed = check_seed(seed)
         self.key = jax.random.key(self.seed)
         self.method: Method = make_method(self.settings, self._planning_task, 8 * self.task.episode_length)
         self.state: PyTree = self.method.init_all(streams.first_state(self.key)[None])
-        """What is learned, as arrays with a leading axis of length 1."""
+        """The learned state; arrays have a leading axis of length 1."""
         self.inputs = InputChecker(self.task, self.env)
         self.history: list[Episode] = []
         self.num_observed = 0
-        """Transitions that the method was given to learn from, with those of logged data."""
+        """Transitions that the method has received, including logged data."""
         self.last_plan: Diagnostics | None = None
         self._choice: Decision | None = None
         self._report: FitReport | None = None
@@ -123,15 +122,15 @@ class Agent:
 
     @property
     def planning_task(self) -> Task:
-        """The task that scores plans: `task` with the planning margin, and without what is learned."""
+        """The task that scores plans: `task` with the planning margin, and without learned outcomes."""
         return self._planning_task
 
     def set_constraint(self, name: str, **parameters: Any) -> None:
-        """Change parameters of a constraint, such as `limit=0.4`; the next plan and the next step obey them.
+        """Change parameters of a constraint, such as `limit=0.4`; the next plan and the next step use them.
 
-        Parameters are those of `with_params`, and `threshold` for a learned cost. Nothing is compiled again. The
-        planning margin is kept, `save` stores the change. A cost that the environment reports itself (`info["cost"]`)
-        stays as the environment computes it: then only plans change.
+        Parameters are those of `with_params`, and `threshold` for a learned cost. Nothing is recompiled. The planning
+        margin is kept, and `save` stores the change. A cost that the environment reports itself (`info["cost"]`) stays
+        as the environment computes it: then only plans change.
         """
         self.settings.check_parameters_of(self._task, name, parameters)
         self._changed[name] = self._changed.get(name, {}) | parameters
@@ -142,16 +141,16 @@ class Agent:
         self.inputs = InputChecker(task, self.env)
         self.method = dataclasses.replace(self.method, task=planning_task)
 
-    # ---------------------------------------------------------------------------------------------- a user's own loop
+    # ---------------------------------------------------------------------------------------------------- custom loop
 
     @property
     def episode(self) -> int:
-        """The number of the episode under way."""
+        """The number of the current episode."""
         return len(self.history)
 
     @property
     def phase(self) -> str:
-        """Who acts in the episode under way: "random", "initial_policy", "plan" or "policy"."""
+        """Who acts in the current episode: "random", "initial_policy", "plan" or "policy"."""
         if not self._first:
             return self.method.phase
         return "random" if self.initial_policy is None or not self.settings.plans else "initial_policy"
@@ -197,9 +196,9 @@ class Agent:
         return explain(self._choice)
 
     def warm_up(self, obs: Any) -> None:
-        """Compile everything that later calls need, so that none of them waits for it; `obs`: any observation.
+        """Compile all programs, so that no later call waits for compilation; `obs`: any observation.
 
-        Nothing is learned and nothing changes. Without it, programs are compiled in threads from the first `act` or
+        The agent's state does not change. Without `warm_up`, programs are compiled in threads from the first `act` or
         `learn` on, while random episodes run.
         """
         array = self.inputs.obs(obs, "warm_up")
@@ -227,7 +226,7 @@ class Agent:
         return over
 
     def reset(self) -> None:
-        """A new episode begins; what was observed of an unfinished one is kept as an episode."""
+        """Start a new episode; the steps of an unfinished one are kept as an episode."""
         if self._open.steps:
             self._close()
         self._begin()
@@ -239,7 +238,7 @@ class Agent:
         """
         if self.settings.is_policy:
             name = self.settings.method
-            raise GussError(f"method {name!r} learns from its own episodes alone; logged data are for planners")
+            raise GussError(f"method {name!r} learns only from its own episodes; logged data are for planners")
         rows = self.inputs.dataset(trace)
         if use is not None:
             count, learnable = rows.valid.shape[2], np.asarray(use, bool)
@@ -255,13 +254,13 @@ class Agent:
         return metrics
 
     def _make_room(self, steps: int) -> None:
-        """For so many steps in the buffers of a policy; those of a planning method grow by themselves."""
+        """Make room for `steps` steps in the buffers of a policy; those of a planning method grow by themselves."""
         self.num_observed = steps
         if not self.method.plans:
             self.method, self.state = with_room(self.method, self.state, steps)
 
     def fit(self) -> FitReport | None:
-        """Fit the model to everything observed so far; does nothing if there is nothing new."""
+        """Fit the model to all observed transitions; does nothing if none are new."""
         if self.method.plans and self.settings.learns and self.num_transitions == 0:
             raise GussError(
                 "there are no transitions to fit a model to: set initial_episodes to at least 1, or pass `traces`"
@@ -278,7 +277,7 @@ class Agent:
 
     @property
     def num_transitions(self) -> int:
-        """Transitions that the model is learned from."""
+        """Transitions that the model learns from."""
         return self.state.num_rows if self.settings.learns else 0
 
     # -------------------------------------------------------------------------------------------------- whole episodes
@@ -291,16 +290,16 @@ class Agent:
         on_episode: OnEpisode = None,
         progress: bool | None = None,
     ) -> list[Episode]:
-        """Up to `episodes` more episodes on the system, or until a planned one's mean reward reaches `target`.
+        """Run up to `episodes` more episodes on the system, until the mean reward of a planned one reaches `target`.
 
-        `progress`: show it on stderr; None: if that is a terminal.
+        `progress`: whether to show progress on stderr; None: if stderr is a terminal.
         """
         return agent_episodes.learn(self, episodes, target, on_episode, progress)
 
     # ------------------------------------------------------------------------------------------------ save and load
 
     def save(self, path: str | Path) -> None:
-        """Write everything learned to a file, without pickle; steps of an episode under way are not, with a warning."""
+        """Write the learned state to a file, without pickle; warns if steps of an unfinished episode are not saved."""
         checkpoint.save(Path(path), "agent", agent_file.about_agent(self), self.state)
 
     @classmethod
@@ -312,10 +311,10 @@ class Agent:
         task: Task | None = None,
         initial_policy: Callable[[np.ndarray], Any] | None = None,
     ) -> Agent:
-        """The agent that `save` or `guss fit` wrote; it continues as if it had never stopped.
+        """Load the agent that `save` or `guss fit` wrote; it continues as if it had never stopped.
 
-        `system` may have another name than the one it was saved with: its observation size, actions, constraints and
-        learned outcomes must be the same. For a folder written by `guss run`, see `from_run`.
+        `system` may have another name than at saving, but must have the same observation size, actions, constraints
+        and learned outcomes. For a folder written by `guss run`, see `from_run`.
         """
         stored = agent_file.load_agent(Path(path))
         return agent_file.stored_agent(cls, stored, system, task=task, initial_policy=initial_policy)
@@ -335,7 +334,7 @@ class Agent:
         return agent_of_run(Path(run), seed, system, task)
 
     def restore(self, stored: Stored, history: list[Episode], report: FitReport | None) -> None:
-        """Take over a stored state, learned with the same spaces and constraints."""
+        """Load a stored state that was learned with the same spaces and constraints."""
         self._make_room(stored.meta.get("num_observed", sum(episode.steps for episode in history)))
         tasks, state = agent_file.stored_state(stored, self)
         self._use_tasks(*tasks)
@@ -343,11 +342,11 @@ class Agent:
         self.adopt(state, report)
 
     def adopt(self, state: PyTree, report: FitReport | None) -> None:
-        """Take over a state, and how good its model is."""
+        """Use this learned state, with the report of its model."""
         self.state, self._report = state, report
         self._begin()
 
-    # -------------------------------------------------------------------------------------------------------- the rest
+    # ------------------------------------------------------------------------------------------------------- internals
 
     def _begin(self) -> None:
         self._open = OpenEpisode()
@@ -362,7 +361,7 @@ class Agent:
         return (self.method, states, memory, obs[None], self._keys.steps[None], t)
 
     def _compile_ahead(self, *, episodes: bool = False) -> None:
-        """Begin to compile in threads what later episodes need; `episodes`: they are compiled as a whole."""
+        """Start to compile the programs of later episodes in threads; `episodes`: whole episodes are one program."""
         if not self.method.plans or self._ahead.has(EPISODES if episodes else PLAN):
             return
 
@@ -377,7 +376,7 @@ class Agent:
         self.method.compile_ahead(self._ahead, self.state, self._keys.fit[None], compile_acting)
 
     def _close(self, trajectory: Trajectory | None = None) -> None:
-        """The episode is over: learn from its transitions, write down what it amounts to."""
+        """End the episode: learn from its transitions, append it to the history."""
         if trajectory is None:
             now = self._open
             trajectory = from_steps(now.steps, now.learnable, now.terminated, self.task, now.aux)

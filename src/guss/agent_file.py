@@ -1,4 +1,4 @@
-"""Files of agents: what is stored beside the arrays, and how an agent is made of it."""
+"""Files of agents: metadata next to the arrays, and agents created from files."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ AGENT_META: dict[str, Any] = {
 
 
 def about_agent(agent: Any) -> dict[str, Any]:
-    """What a stored agent has beside its arrays; what is not stored is warned of."""
+    """The metadata of a stored agent; warns of steps that are not stored."""
     if agent._open.steps:
-        text = f"{len(agent._open.steps)} steps of the episode under way are not saved; call reset() first to keep them"
+        text = f"{len(agent._open.steps)} steps of the open episode are not saved; call reset() first to keep them"
         warn(text)
     return {
         "task": agent.task.name,
@@ -52,7 +52,7 @@ def about_agent(agent: Any) -> dict[str, Any]:
 
 
 def stored_agent(cls: type[Any], stored: Stored, system: Any, **how: Any) -> Any:
-    """The agent that `load_agent` read, for this system."""
+    """The agent of a file that `load_agent` read, for this system."""
     meta = stored.meta
     agent = cls(system, **how, seed=meta["seed"], preset={}, **meta["settings"].arguments())
     for name, parameters in meta["constraints"].items():
@@ -62,7 +62,7 @@ def stored_agent(cls: type[Any], stored: Stored, system: Any, **how: Any) -> Any
 
 
 def load_agent(path: Path) -> Stored:
-    """What `Agent.save` wrote."""
+    """Read a file that `Agent.save` wrote."""
     if (path / "config.json").is_file():
         raise GussError(f"{path} is a run, not an agent's file: load it with Agent.from_run({str(path)!r}, seed=…)")
     stored = checkpoint.load(path, "agent")
@@ -74,9 +74,9 @@ def load_agent(path: Path) -> Stored:
 
 
 def stored_state(stored: Stored, agent: Any) -> tuple[tuple[Task, ...], Any]:
-    """The tasks with the end of episodes learned if the stored state has learned that, and the state.
+    """The agent's tasks, with the end of episodes learned if the stored state learned it, and the state.
 
-    It must have been learned with the same spaces and constraints.
+    The state must have been learned with the same spaces and constraints.
     """
     learned = stored_signature(stored)
     tasks = tuple(with_stored_end(task, learned, stored.path) for task in (agent.task, agent.planning_task))
@@ -85,6 +85,6 @@ def stored_state(stored: Stored, agent: Any) -> tuple[tuple[Task, ...], Any]:
         return tasks, stored.restore(agent.state)
     rows = stored.arrays.get(".data.use")
     if rows is None or rows.ndim != 2:
-        raise GussError(f"{stored.path} holds no data that an agent could continue with")
+        raise GussError(f"{stored.path} has no data from which an agent could continue to learn")
     method = make_method(agent.settings, tasks[1], rows.shape[1])
     return tasks, stored.restore(jax.eval_shape(jax.vmap(method.init), streams.first_state(agent.key)[None]))

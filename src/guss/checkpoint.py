@@ -1,11 +1,11 @@
-"""State on disk without pickle: one JSON line that says what it is, then the arrays.
+"""Checkpoints without pickle: a JSON header line, then the arrays of the state.
 
     {"format": "guss-checkpoint", "schema": 2, "kind": "run", "sha256": …, "bytes": …, "meta": {…}}
-    NPZ archive: an array per leaf of the state, named by its place in it
+    NPZ archive: one array per leaf of the state, named by its path in the tree
 
-A file is written beside its place, synced, then renamed, and the folder synced: a reader sees the old one or the new
-one, and the new one survives a power failure. Loading checks format, schema, length and checksum before anything is
-unpacked, and nothing in a file is ever executed.
+A file is written next to its target, synced and renamed, then the folder is synced: a reader sees the old or the new
+file, and the new file survives a power failure. Loading checks format, schema, length and checksum before unpacking,
+and never executes anything from a file.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Stored:
-    """A checkpoint as it was read."""
+    """A checkpoint as read from disk."""
 
     path: Path
     meta: dict[str, Any]
     arrays: dict[str, np.ndarray]
 
     def checked(self, kinds: Mapping[str, Any], required: Iterable[str]) -> Stored:
-        """The same with `meta` of these types; what is missing or of another type is a GussError."""
+        """A copy whose `meta` has these types; a missing or mistyped entry raises GussError."""
         known = {name: value for name, value in self.meta.items() if name in kinds}
         return replace(self, meta=self.meta | checked(kinds, known, f"{self.path}: meta", required=required))
 
     def row(self, index: int, count: int) -> Stored:
-        """The arrays of one of `count` seeds, which are their first axis."""
+        """The arrays of one of `count` seeds; seeds are the first axis of every array."""
         if wrong := [name for name, x in self.arrays.items() if x.shape[:1] != (count,)]:
-            raise GussError(f"the checkpoint {self.path} does not fit: {wrong[0]} is not for {count} seeds")
+            raise GussError(f"the checkpoint {self.path} does not fit: {wrong[0]} is not an array for {count} seeds")
         return replace(self, arrays={name: x[index : index + 1] for name, x in self.arrays.items()})
 
     def restore(self, like: T, *, grow: bool = False) -> T:
-        """The state, in the structure of `like`; every array must have the shape and type it has there.
+        """The state in the structure of `like`; every array must have the same shape and dtype as there.
 
-        `grow`: buffers may be longer there; what is added to them is zero.
+        `grow`: buffers of `like` may be longer; the rest is padded with zeros.
         """
         leaves, structure = jax.tree_util.tree_flatten_with_path(like)
         names = [jax.tree_util.keystr(path) for path, _ in leaves]
         if missing := set(names) ^ set(self.arrays):
             raise GussError(
-                f"the checkpoint {self.path} does not fit this state: {', '.join(sorted(missing)[:3])} on one side "
-                f"only; it was made with other settings or another version"
+                f"the checkpoint {self.path} does not fit this state: {', '.join(sorted(missing)[:3])} only in "
+                f"one of them; it was written with other settings or by another version of guss"
             )
         new = []
         for name, (_, old) in zip(names, leaves, strict=True):
@@ -82,7 +82,7 @@ class Stored:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the file, sync, rename, sync the folder: never half of it, and there for good when this returns."""
+    """Write next to the file, sync, rename, sync the folder: the file is never partial, and durable on return."""
     temporary = path.with_name(f"{path.name}.partial")
     try:
         with temporary.open("wb") as file:
@@ -92,13 +92,13 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
         sync_folder(path.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
+        with contextlib.suppress(OSError):  # report the first error
             temporary.unlink()
         raise file_error(path, error) from error
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable: without it a power failure may undo a rename."""
+    """Make the names in a folder durable: otherwise a power failure may undo a rename."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -110,7 +110,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def save(path: Path, kind: str, meta: dict[str, Any], state: Any) -> None:
-    """Write a state (a pytree of arrays) and what else should be known (plain data)."""
+    """Write a state (a pytree of arrays) and metadata (plain data)."""
     buffer = io.BytesIO()
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)
     np.savez(buffer, **{jax.tree_util.keystr(where): np.asarray(leaf) for where, leaf in leaves})  # type: ignore[arg-type]
@@ -121,13 +121,13 @@ def save(path: Path, kind: str, meta: dict[str, Any], state: Any) -> None:
 
 
 def _digest(header: dict[str, Any], payload: bytes) -> str:
-    """The checksum of everything but itself."""
+    """The SHA-256 of header and payload, without the checksum itself."""
     rest = {name: value for name, value in header.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode() + payload).hexdigest()
 
 
 def load(path: Path, kind: str) -> Stored:
-    """Read a checkpoint, or say what is wrong with it."""
+    """Read and verify a checkpoint."""
     try:
         with path.open("rb") as file:
             start = file.read(len(START))
@@ -155,7 +155,7 @@ def load(path: Path, kind: str) -> Stored:
     if not isinstance(header.get("meta"), dict):
         raise GussError(f"the checkpoint {path}: meta must be a table, got {received(header.get('meta'))}")
     with reading(f"the checkpoint {path} holds something that is not an array"):
-        # Arrays are stored as they are, not compressed: all together they are no larger than the file.
-        budget = Budget(f"the checkpoint {path}", len(payload), "bytes that its file has", "it was not written by guss")
+        # Arrays are stored uncompressed, so together they are no larger than the file.
+        budget = Budget(f"the checkpoint {path}", len(payload), "bytes, its file size", "it was not written by guss")
         arrays = read_npz(io.BytesIO(payload), budget)
     return Stored(path, header["meta"], arrays)

@@ -1,8 +1,8 @@
-"""Compiled programs: kept on disk between processes, compiled ahead in threads, dropped when there are too many.
+"""Compiled programs: a cache on disk, compilation ahead in threads, release when there are too many.
 
 On CPU, XLA maps every kernel of a program separately, with three memory mappings each, and JAX keeps thousands of
 programs. Linux allows a process 65,530 mappings (`vm.max_map_count`); a learning run needs up to 1,600 that no other
-run shares. When none are left, the next allocation aborts the process, often where JAX serialises a program.
+run shares. When none are left, the next allocation aborts the process, often while JAX serialises a program.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import Any
 MAPPINGS = Path("/proc/self/maps")
 LIMIT = Path("/proc/sys/vm/max_map_count")
 LEVEL = "xla_backend_optimization_level"
-_own_level = LEVEL in os.environ.get("XLA_FLAGS", "")  # a level that the user has chosen stays
+_own_level = LEVEL in os.environ.get("XLA_FLAGS", "")  # a level set by the user is kept
 QUICKLY = {} if _own_level else {LEVEL: 2}
-"""Compiler options for programs that gain nothing by more: compiled in down to a quarter of the time, nearly as fast.
-Not for the fit of the dynamics and for plans, whose compilation hardly gets shorter."""
+"""Compiler options for programs that gain nothing from more optimisation: they compile up to four times faster and run
+nearly as fast. Not for the fit of the dynamics and for plans, whose compilation hardly gets shorter."""
 AT_ONCE = {} if _own_level else {LEVEL: 0}
-"""For programs that run briefly and rarely: compiled fastest, slow to run. The last digits may differ."""
+"""For programs that run briefly and rarely: fastest compilation, slow execution. The last digits may differ."""
 
 
 def release_programs() -> bool:
     """Drop all compiled programs if this process uses more than half of the memory mappings it may have.
 
-    Called where something new begins: a run, an evaluation, a replay, an agent. What is needed again is compiled again,
-    or loaded from the cache on disk. Returns whether programs were dropped. Systems without such a limit keep them.
+    Called at the start of a run, an evaluation, a replay or an agent. Programs that are needed again are recompiled or
+    loaded from the cache on disk. Returns whether programs were dropped. Systems without such a limit keep them.
     """
     if not LIMIT.exists():
         return False
@@ -50,8 +50,8 @@ def release_programs() -> bool:
 def use_compilation_cache() -> None:
     """Keep compiled programs on disk, so that the next process need not compile them again.
 
-    In GUSS_CACHE_DIR, or the user's cache folder; GUSS_CACHE_DIR=off: not at all. A cache that the user has configured
-    in JAX stays as it is.
+    The folder is GUSS_CACHE_DIR, or the user's cache folder; GUSS_CACHE_DIR=off disables the cache. A cache that the
+    user has configured in JAX is kept.
     """
     import jax
 
@@ -65,15 +65,15 @@ def use_compilation_cache() -> None:
 
 
 def begin_programs() -> None:
-    """To be called where something new begins: a run, an evaluation, a replay, an agent."""
+    """Call this at the start of a run, an evaluation, a replay or an agent."""
     use_compilation_cache()
     release_programs()
 
 
 def strong(tree: Any) -> Any:
-    """The arrays with types of their own instead of those that JAX takes from Python numbers ("weak" ones).
+    """The tree without weakly typed arrays, which JAX creates from Python numbers.
 
-    Where the first call of a program gets weak types and the next ones do not, it is compiled twice.
+    If the first call of a program receives weak types and later calls do not, it is compiled twice.
     """
     import jax
     import jax.numpy as jnp
@@ -84,15 +84,15 @@ def strong(tree: Any) -> Any:
 class Ahead:
     """Programs that are compiled in threads before they are called.
 
-    JAX keeps what `jitted.lower(*arguments).compile()` makes, and a call with such arguments finds it. Tracing and
-    lowering are Python, so threads take turns with them, in the order in which programs were started; compiling is not.
+    JAX caches the result of `jitted.lower(*arguments).compile()`, and a call with such arguments finds it. Tracing and
+    lowering run in Python, so threads take turns, in the order in which programs were started; compilation does not.
     """
 
     def __init__(self) -> None:
         self._futures: dict[str, Future[Any]] = {}
 
     def start(self, name: str, lower: Callable[[], Any]) -> None:
-        """Compile the program that `lower()` returns, after those started before; `name` says what it is for."""
+        """Compile the program that `lower()` returns, after programs started earlier; `name` identifies it."""
         if name not in self._futures:
             self._futures[name] = Future()
             _queue.put(self._futures[name], lower)
@@ -102,9 +102,9 @@ class Ahead:
         return name in self._futures
 
     def wait(self, *names: str, on_wait: Callable[[str], Any] | None = None) -> None:
-        """Until the programs of these names are ready, or all; what their compilation raised is raised here.
+        """Wait until these programs are ready, by default all; errors of their compilation are raised here.
 
-        `on_wait(name)` is called for each that is not ready yet.
+        `on_wait(name)` is called for each program that is not ready yet.
         """
         for name in names or tuple(self._futures):
             if name in self._futures:
@@ -112,15 +112,15 @@ class Ahead:
                 if on_wait is not None and not future.done():
                     on_wait(name)
                 if future.exception() is not None:
-                    del self._futures[name]  # the next call compiles it, or says again what is wrong
+                    del self._futures[name]  # the next call compiles it, or raises again
                 future.result()
 
 
 class _Queue:
-    """Jobs in order, and threads for as long as there are any."""
+    """Jobs in order, and threads that run while there are jobs."""
 
     most_threads = 2
-    """XLA uses several threads for one program itself; another of ours traces while the others wait for XLA."""
+    """XLA compiles one program with several threads; the second thread here traces while the first waits for XLA."""
 
     def __init__(self) -> None:
         self._lock, self._turn = threading.Lock(), threading.Lock()
@@ -130,7 +130,7 @@ class _Queue:
     def put(self, future: Future[Any], lower: Callable[[], Any]) -> None:
         with self._lock:
             self._jobs.append((future, lower))
-            if self._threads == 0:  # the main thread steps environments, and must not wait for those that trace
+            if self._threads == 0:  # the main thread steps environments and must not wait for tracing
                 self._usual = sys.getswitchinterval()
                 sys.setswitchinterval(min(self._usual, 0.0005))
             if self._threads < self.most_threads:
@@ -138,11 +138,11 @@ class _Queue:
                 threading.Thread(target=self._work, name="guss compiler").start()
 
     def _work(self) -> None:
-        """Until nothing is left, or the program wants to end: a thread inside XLA must not be killed."""
+        """Run jobs until none are left or the program ends: a thread inside XLA must not be killed."""
         while True:
             with self._turn:
                 with self._lock:
-                    if not threading.main_thread().is_alive():  # whoever still waits compiles by calling
+                    if not threading.main_thread().is_alive():  # callers that still wait compile by calling
                         for future, _ in self._jobs:
                             future.set_result(None)
                         self._jobs.clear()
@@ -154,11 +154,11 @@ class _Queue:
                     future, lower = self._jobs.popleft()
                 try:
                     lowered = lower()
-                except BaseException as error:  # raised where the program is waited for
+                except BaseException as error:  # raised by `wait`
                     future.set_exception(error)
                     continue
             try:
-                lowered.compile()  # JAX keeps it
+                lowered.compile()  # JAX caches the result
                 future.set_result(None)
             except BaseException as error:
                 future.set_exception(error)

@@ -1,4 +1,4 @@
-"""What is unsafe: named constraints, and functions whose parameters may change without recompiling."""
+"""Constraints (named costs), and functions whose parameters may change without recompiling."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from guss.validation import received
 
 
 class Function(eqx.Module):
-    """A function with named array parameters, which may change without recompiling. Made by `with_params`."""
+    """A function with named array parameters, which may change without recompiling. Created by `with_params`."""
 
     fn: Callable[..., Any] = eqx.field(static=True)
     params: dict[str, Any]
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function with its parameters."""
         return self.fn(*args, **self.params)
 
 
 def with_params(fn: Callable[..., Any], **params: Any) -> Function:
     """Bind named parameters to a task function: `with_params(too_hot, limit=27.0)` calls `too_hot(..., limit=…)`.
 
-    `fn`: a function at module level, made of jax.numpy operations. `params`: numbers or arrays, which may change
-    between two plans without another compilation. Returns the function to give to `Task` or `Constraint`. Raises
-    GussError if a parameter is not made of numbers.
+    `fn`: a module-level function of jax.numpy operations. `params`: numbers or arrays, which may change between plans
+    without recompiling. Returns a function to pass to `Task` or `Constraint`. Raises GussError if a parameter is not
+    numeric.
 
     Example:
         >>> def too_hot(obs, action, next_obs, limit):
@@ -44,7 +43,7 @@ def with_params(fn: Callable[..., Any], **params: Any) -> Function:
 
 
 def _array(name: str, value: Any) -> Array:
-    """A parameter as an array of the types used here: float32, int32 or bool."""
+    """A parameter as a float32, int32 or bool array."""
     if isinstance(value, jax.Array):
         return value
     array = np.asarray(value)
@@ -55,7 +54,7 @@ def _array(name: str, value: Any) -> Array:
 
 
 def changed_parameter(function: str, name: str, value: Any, old: Mapping[str, Array]) -> Array:
-    """A new value for a parameter, with the shape and type of its old one."""
+    """A new value of a parameter, with the shape and dtype of the old value."""
     if name not in old:
         raise UnknownNameError(f"parameter of {function!r}", name, old)
     try:
@@ -70,7 +69,7 @@ def changed_parameter(function: str, name: str, value: Any, old: Mapping[str, Ar
 
 
 def as_function(fn: Any) -> Function:
-    """A function without parameters, if it is a plain one."""
+    """`fn` as a Function; a plain function has no parameters."""
     if isinstance(fn, Function):
         return fn
     if not callable(fn):
@@ -79,19 +78,20 @@ def as_function(fn: Any) -> Function:
 
 
 def at_least(probability: Array, threshold: Array) -> Array:
-    """A learned cost: unsafe where its probability reaches the threshold."""
+    """A learned cost: unsafe if its probability reaches the threshold."""
     return probability >= threshold
 
 
 class Constraint(eqx.Module):
-    """A named cost, `cost(obs, action, next_obs) -> number`, 1 where unsafe and 0 elsewhere.
+    """A named cost, `cost(obs, action, next_obs) -> number`: 1 if the step is unsafe, else 0.
 
-    No cost function: it is learned from what the system reports, and a predicted step counts as unsafe where it is so
-    with a probability of `threshold` or more; a planning margin lowers the threshold. `learned`: overrides whether it
-    is.
+    Without a cost function, the cost is learned from reported costs: a predicted step is unsafe if its probability of
+    being unsafe is `threshold` or more; a planning margin lowers the threshold. `learned` overrides whether the cost is
+    learned.
 
-    Soft: a plan may be unsafe for `bound` steps before it costs anything. `hard`: any step is worse than every soft
-    cost (the red button). Raises GussError if `name` is empty, `bound` is negative, or `stricter` names no parameter.
+    A soft constraint allows a plan `bound` unsafe steps at no cost. A violation of a `hard` constraint (a red button)
+    is worse than any soft cost. Raises GussError if `name` is empty, `bound` is negative, or `stricter` names no
+    parameter.
 
     Example:
         >>> def too_far(obs, action, next_obs, limit):
@@ -119,9 +119,9 @@ class Constraint(eqx.Module):
         threshold: float = 0.1,
         learned: bool | None = None,
     ) -> None:
-        """`stricter`: which parameters of the cost a planning margin moves, and how far for a margin of 1.
+        """`stricter`: the parameters of the cost that a planning margin changes, and by how much for a margin of 1.
 
-        As `stricter={"limit": -1.0}`: with a margin of 0.5, plans are judged by a limit lower by 0.5.
+        With `stricter={"limit": -1.0}` and a margin of 0.5, plans are scored with a limit lower by 0.5.
         """
         self.name = name
         self.learned = cost is None if learned is None else learned
@@ -137,7 +137,9 @@ class Constraint(eqx.Module):
         if not self.name or not isinstance(self.name, str):
             raise GussError(f"a constraint needs a name, got {self.name!r}")
         if self.bound.shape != () or not 0.0 <= float(self.bound) < math.inf:
-            raise GussError(f"constraint {self.name!r}: the bound is a number of steps, 0 or more, got {self.bound}")
+            raise GussError(
+                f"constraint {self.name!r}: the bound must be a number of steps, 0 or more, got {self.bound}"
+            )
         if self.hard and float(self.bound) != 0.0:
             raise GussError(f"constraint {self.name!r}: a hard constraint has no bound, got {float(self.bound)}")
         for name, _ in self.stricter:
@@ -145,10 +147,10 @@ class Constraint(eqx.Module):
                 raise UnknownNameError(f"parameter of constraint {self.name!r}", name, self.cost.params)
 
     def check_parameters(self, values: Mapping[str, Any]) -> None:
-        """The threshold of a learned cost is a probability, `low` is not above `high`; others are the function's."""
+        """Check that the threshold of a learned cost is a probability and `low` is not above `high`."""
         if self.learned and not 0.0 < float(values.get("threshold", 0.5)) < 1.0:
             raise GussError(
-                f"constraint {self.name!r}: the threshold is a probability, 0 < p < 1, got {values['threshold']}"
+                f"constraint {self.name!r}: the threshold must be a probability, 0 < p < 1, got {values['threshold']}"
             )
         if {"low", "high"} <= set(values) and np.any(np.asarray(values["low"]) > np.asarray(values["high"])):
             raise GussError(
@@ -156,18 +158,18 @@ class Constraint(eqx.Module):
             )
 
     def with_margin(self, margin: float) -> Constraint:
-        """The same constraint, stricter by a margin."""
+        """A copy that is stricter by a margin."""
         if not 0.0 <= margin < math.inf:
-            raise GussError(f"constraint {self.name!r}: a planning margin is 0 or more, got {margin}")
+            raise GussError(f"constraint {self.name!r}: a planning margin must be 0 or more, got {margin}")
         if not self.stricter and margin > 0.0:
             raise GussError(
-                f"constraint {self.name!r} does not say which of its parameters a planning margin moves: "
+                f"constraint {self.name!r} does not specify which of its parameters a planning margin changes: "
                 f"Constraint({self.name!r}, with_params(…, limit=…), stricter={{'limit': -1.0}})"
             )
         moved = {name: self.cost.params[name] + jnp.float32(margin * by) for name, by in self.stricter}
         if self.learned and float(moved["threshold"]) <= 0.0:
             raise GussError(
-                f"constraint {self.name!r} is learned: a planning margin lowers the probability from which a step "
-                f"counts as unsafe, {float(self.cost.params['threshold']):g}, so it must be smaller, got {margin:g}"
+                f"constraint {self.name!r} is learned: a planning margin lowers the probability at which a step is "
+                f"unsafe, {float(self.cost.params['threshold']):g}, so it must be smaller, got {margin:g}"
             )
         return eqx.tree_at(lambda c: c.cost.params, self, {**self.cost.params, **moved})

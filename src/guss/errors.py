@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class GussError(ValueError):
-    """Something the user gave is wrong: the message names it, what was expected, what came and the likely cause.
+    """An invalid input: the message states what was expected, what was received and the likely cause.
 
     A subclass of ValueError. `args`: the message. The command line prints it in one line and exits with code 2.
 
@@ -21,7 +21,7 @@ class GussError(ValueError):
 
 
 class GussWarning(UserWarning):
-    """Something that makes a result mean less than it seems to; the command line prints it in one line.
+    """A problem that limits what a result means; the command line prints it in one line.
 
     A subclass of UserWarning, so that `warnings` can filter it. `args`: the message.
 
@@ -32,11 +32,11 @@ class GussWarning(UserWarning):
 
 
 OURS = ("guss", "jaxtyping", "beartype")
-"""Packages whose lines a warning does not quote: our own, and those that check our types in tests."""
+"""Packages that a warning's location skips: guss, and the type checkers of its tests."""
 
 
 def warn(text: str) -> None:
-    """Give a GussWarning that points at the line of the user's code from which guss was called."""
+    """Issue a GussWarning that points at the line of user code that called guss."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__"), frame.f_code.co_filename):
         level, frame = level + 1, frame.f_back
@@ -48,11 +48,11 @@ def _is_ours(module: str | None, file: str) -> bool:
 
 
 REGISTERED = ("method", "planner", "model")
-"""Kinds of names to which a user's file can add."""
+"""Kinds of names that a user's file can register."""
 
 
 class UnknownNameError(GussError):
-    """A name that is not there, with the nearest one that is."""
+    """An unknown name; the message suggests the nearest known name."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
@@ -61,12 +61,12 @@ class UnknownNameError(GussError):
         longer = sorted((k for k in known if len(k) > 2 and name.startswith(k)), key=len, reverse=True)  # obs(ervation)
         nearest = close(0.8) or longer or close(0.5)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-        more = f" A {kind} that a file of yours registers is known after --plugin FILE." if kind in REGISTERED else ""
+        more = f" To use a {kind} that your file registers, pass --plugin FILE." if kind in REGISTERED else ""
         super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.{more}")
 
 
 def in_one_line(error: BaseException) -> str:
-    """What foreign code raised, as messages and records quote it: its type and the first line that says something."""
+    """An exception of foreign code as messages and records quote it: its type and first non-empty line."""
     if isinstance(error, GussError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

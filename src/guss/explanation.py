@@ -1,6 +1,6 @@
 """Why an agent chose its last action: `agent.explain()`.
 
-What `act` found is kept; the other plans of that search are not, so they are searched again when somebody asks.
+`act` keeps only the chosen plan; `explain` repeats its search to obtain the other plans.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from guss.task import Task
 from guss.types import Outcomes, Planner, Rollout, Scores
 
 ALIKE = 0.01
-"""Share of an action's range up to which two plans begin alike."""
+"""Share of an action's range up to which the first actions of two plans are the same."""
 
 
 class Decision(NamedTuple):
-    """What an agent's `act` did, and all that is needed to search again."""
+    """The result of an agent's `act`, and the inputs to repeat its search."""
 
     phase: str
     episode: int
@@ -37,16 +37,16 @@ class Decision(NamedTuple):
     obs: np.ndarray
     action: np.ndarray
     task: Task
-    """The one that scores steps."""
+    """The task that scores steps."""
     arguments: tuple[Any, ...] = ()
-    """Those of `plan_all`, where it was planned; arrays have a leading axis of length 1."""
+    """Arguments of `plan_all`, if the action was planned; arrays have a leading axis of length 1."""
     plan: Plan | None = None
-    """What `plan_all` returned."""
+    """Result of `plan_all`."""
 
 
 @dataclass(frozen=True)
 class RunnerUp:
-    """The best plan that begins with another action."""
+    """The best plan with another first action."""
 
     action: dict[str, float]
     reward: float
@@ -67,21 +67,21 @@ class Approach:
     constraint: str
     dimension: str
     limit: str
-    """As in "at most 75"."""
+    """Such as "at most 75"."""
     low: float | None
     high: float | None
     reached: float
     """The predicted value nearest to the limit, or farthest beyond it, of any particle."""
     step: int
-    """The step of the plan after which it is reached, 1 to `horizon`."""
+    """The step of the plan after which this value is reached, 1 to `horizon`."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why an action was chosen; `str()` says it in a sentence. Rewards and costs are predictions.
+    """Why an action was chosen; `str()` returns it as a sentence. Rewards and costs are predictions.
 
-    `agent.explain()` returns one. `episode`, `step`, `obs` and `action` (numbers by name) say which decision it is
-    about; `horizon` is that of the plan. The other fields are described below.
+    `agent.explain()` returns one. `episode`, `step`, `obs` and `action` (numbers by name) identify the decision;
+    `horizon` is that of the plan. The other fields are described below.
 
     Example:
         >>> why = guss.Explanation("random", episode=0, step=3, obs={"angle": 0.1}, action={"torque": 1.5})
@@ -90,7 +90,7 @@ class Explanation:
     """
 
     phase: str
-    """random, initial_policy or plan; in the first two nothing below `action` is known."""
+    """random, initial_policy or plan; in the first two, fields after `action` have their defaults."""
     episode: int
     step: int
     obs: dict[str, float]
@@ -103,20 +103,20 @@ class Explanation:
     broken_share: float | None = None
     """Share of them whose prediction is not finite."""
     unfamiliar_share: float | None = None
-    """Share of the chosen plan's predicted states that are far from all data; None: the model cannot say."""
+    """Share of the chosen plan's predicted states that are far from all data; None: unknown to the model."""
     fallback: bool = False
     """No prediction was usable: the action is the task's fallback."""
     reward: float | None = None
     """Of the chosen plan, summed over its steps; mean over particles."""
     costs: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Steps of the chosen plan that violate each constraint, by the worst particle."""
+    """Steps of the chosen plan that violate each constraint; maximum over particles."""
     path: dict[str, list[float]] = dataclasses.field(default_factory=dict)
-    """Where the chosen plan leads, step by step; mean over particles."""
+    """Predicted observations of the chosen plan, step by step; mean over particles."""
     approaches: tuple[Approach, ...] = ()
-    """How near it comes to constraints that are limits of one dimension."""
+    """How near the plan comes to constraints that are limits on one dimension."""
     runner_up: RunnerUp | None = None
     ignores_cost: bool = False
-    """The planner compares plans by their reward alone."""
+    """Whether the planner compares plans only by their reward."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; numbers that are not finite are None."""
@@ -148,7 +148,7 @@ class Explanation:
         if violated:
             none = f"none of {self.evaluated} plans is predicted safe" if safe == 0 else counted
             return f"{none}; this one is the least unsafe ({', '.join(violated)}) and earns {earned}"
-        return f"{counted}; this one earns most of them ({earned})"
+        return f"{counted}; of these, this one earns most ({earned})"
 
     def _approach(self, each: Approach) -> str:
         reached = f"{each.dimension} reaches {each.reached:.4g}"
@@ -160,7 +160,7 @@ class Explanation:
     def _rival(self) -> str:
         rival = self.runner_up
         if rival is None:
-            return "no other plan begins with another action"
+            return "no plan has another first action"
         unsafe = "" if rival.safe or not self.costs else ", and is predicted unsafe"
         earned = _per_step(rival.reward, self.horizon)
         return f"the runner-up, {_named_text(rival.action)}, earns {earned}{unsafe}"
@@ -188,7 +188,7 @@ def _plain(value: Any) -> Any:
 class _Found(NamedTuple):
     """Every plan that was evaluated, [M, …]."""
 
-    action: Shaped[Array, "..."]  # its first
+    action: Shaped[Array, "..."]  # its first action
     hard: Float[Array, "M"]
     cost: Float[Array, "M"]
     reward: Float[Array, "M"]
@@ -230,10 +230,10 @@ def _search_again(
 
 
 def explain(decision: Decision | None) -> Explanation:
-    """Why this was decided; None: nothing was."""
+    """The explanation of a decision; raises GussError if there is none."""
     if decision is None:
         raise GussError(
-            "there is no action to explain yet: explain() is about the last act(obs). Whole episodes that learn() "
+            "there is no action to explain yet: explain() explains the last act(obs). Whole episodes that learn() "
             "runs as one compiled program do not call act"
         )
     task, labels = decision.task, decision.task.observations.labels
@@ -246,7 +246,7 @@ def explain(decision: Decision | None) -> Explanation:
     planner, figures = decision.arguments[0].planner, jax.device_get(plan.diagnostics)
     path = np.asarray(plan.trajectory.next_obs)  # [P, H, D]
     unfamiliar = float(figures.unfamiliar_share)
-    unsafe = (np.asarray(outcomes.cost) > 0).sum(axis=1).max(axis=0)  # the worst particle
+    unsafe = (np.asarray(outcomes.cost) > 0).sum(axis=1).max(axis=0)  # maximum over particles
     return Explanation(
         *about,
         horizon=planner.horizon,
@@ -277,7 +277,7 @@ def _approaches(task: Task, decision: Decision, path: np.ndarray) -> tuple[Appro
     for each in find_thresholds(task, states, actions):
         values = path[..., each.dim]  # [P, H]
         room = np.minimum(values - each.low, each.high - values)
-        if np.isnan(room).all():  # no prediction to say it of
+        if np.isnan(room).all():  # no particle has a prediction
             continue
         particle, step = np.unravel_index(np.nanargmin(room), room.shape)
         low, high = (end if math.isfinite(end) else None for end in (each.low, each.high))
@@ -287,7 +287,7 @@ def _approaches(task: Task, decision: Decision, path: np.ndarray) -> tuple[Appro
 
 
 def _runner_up(planner: Planner, task: Task, action: np.ndarray, found: _Found) -> RunnerUp | None:
-    """The best plan that begins otherwise, by what the planner compares."""
+    """The best plan with another first action, by the planner's objective."""
     first = found.action.astype(float).reshape(len(found.reward), -1)
     low, high = (getattr(task.actions, end, None) for end in ("low", "high"))
     near = 0.5 if low is None or high is None else ALIKE * (np.asarray(high) - np.asarray(low))

@@ -1,7 +1,7 @@
-"""Where guss writes: whether a place can be written to, and what is wrong if it cannot.
+"""Checks whether a path can be written to, and reports why not.
 
-`check_folder` and `check_file` try a place before anything is computed for it and leave no trace there; `writing` turns
-what the system refuses later (a full disk, a folder that was renamed) into one line.
+`check_folder` and `check_file` test a path before anything is computed for it and leave no trace there; `writing` turns
+later errors of the operating system (a full disk, a renamed folder) into one line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from guss.errors import GussError
 
 LONGEST = 300
-"""Characters of a path in a message; of a longer one the middle is left out."""
+"""Characters of a path in a message; the middle of a longer path is left out."""
 ADVICE = {
     errno.ENOTDIR: "a part of this path is a file, not a folder; choose another place",
     errno.EEXIST: "there is a file of that name; choose another place",
@@ -35,7 +35,7 @@ ADVICE = {
 
 
 def file_error(path: str | Path, error: OSError, doing: str = "write") -> GussError:
-    """What to tell when a place cannot be written to (or whatever else was to be done with it)."""
+    """The error for a path that cannot be written to; `doing` names another operation."""
     reason = error.strerror or str(error) or type(error).__name__
     name, advice = str(path), ADVICE.get(error.errno or 0)
     name = name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[-LONGEST // 2 :]}"
@@ -44,7 +44,7 @@ def file_error(path: str | Path, error: OSError, doing: str = "write") -> GussEr
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Within it an OSError is reported as one about writing: of the file that it names, or else of `path`."""
+    """Report an OSError as a failure to write the file that it names, or else `path`."""
     try:
         yield
     except OSError as error:
@@ -57,7 +57,7 @@ def check_folder(folder: Path) -> None:
     try:
         for place in (folder, *folder.parents):
             if os.path.lexists(place):
-                os.stat(place)  # a link that leads to itself, or nowhere
+                os.stat(place)  # raises for a circular or broken link
                 break
             missing.append(place)
         try:
@@ -66,19 +66,19 @@ def check_folder(folder: Path) -> None:
                 pass
         finally:
             for place in missing:
-                with contextlib.suppress(OSError):  # it was not created, or another process writes there by now
+                with contextlib.suppress(OSError):  # it was not created, or another process already writes there
                     place.rmdir()
     except OSError as error:
         raise file_error(folder, error) from error
 
 
 def check_file(path: Path) -> None:
-    """The same of a file, which may exist."""
+    """Raise a GussError unless this file can be written to; it may exist."""
     check_folder(path.parent)
     try:
         mode = os.stat(path).st_mode if os.path.lexists(path) else stat.S_IFREG
         with contextlib.suppress(FileNotFoundError):
-            os.lstat(path)  # a name that is too long
+            os.lstat(path)  # raises if the name is too long
     except OSError as error:
         raise file_error(path, error) from error
     if not stat.S_ISREG(mode):

@@ -1,4 +1,4 @@
-"""What a fit is given and what it returns: data in buffers, how long to train, how good the result is."""
+"""Arguments and result of `Model.fit`: data in buffers, length of training, report."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 
 class Data(NamedTuple):
-    """Transitions in buffers of fixed size R, from which `Model.fit` learns; those of one seed.
+    """Transitions of one seed in buffers of fixed size R, from which `Model.fit` learns.
 
-    `obs` [R, D], `action` [R, A] and `next_obs` [R, D]; the first `filled` rows hold something, and rows that are false
-    in `use` [R] are skipped. `outcomes` [R, 2 + C] has reward, costs and end of the episode where any of them is
-    learned.
+    `obs` [R, D], `action` [R, A] and `next_obs` [R, D]; the first `filled` rows hold data, and rows that are false in
+    `use` [R] are skipped. `outcomes` [R, 2 + C] has reward, costs and end of the episode if any of them is learned.
 
     Example:
         >>> rows = jnp.zeros((8, 2))
@@ -26,19 +25,19 @@ class Data(NamedTuple):
     next_obs: Float[Array, "rows D"]
     use: Bool[Array, "rows"]
     filled: Int[Array, ""]
-    outcomes: Float[Array, "rows O"] | None = None  # reward, costs, end of the episode, where any of them is learned
+    outcomes: Float[Array, "rows O"] | None = None  # reward, costs, end of the episode, if any is learned
 
 
 class Pace(NamedTuple):
-    """How long gradient training lasts, the same for all seeds that are fitted together (`guss.models.training`)."""
+    """Length of gradient training, the same for all seeds that are fitted together (`guss.models.training`)."""
 
     epochs: Int[Array, ""]
-    steps: Int[Array, ""]  # of an epoch
+    steps: Int[Array, ""]  # per epoch
     blocks: Int[Array, ""]  # of held-out rows
 
 
 class FitReport(NamedTuple):
-    """How good a fit is, on rows that were held out of training.
+    """Quality of a fit, measured on rows held out of training.
 
     `train_loss` []; `nll` [] of observations in nats; `r2` [D] of the predicted change; `ks` [D], the distance of the
     predicted cumulative distribution from uniform; `held_out` rows; `best_epoch`; `diverged`: no epoch had a finite
@@ -57,4 +56,4 @@ class FitReport(NamedTuple):
     held_out: Int[Array, ""]
     best_epoch: Int[Array, ""]
     diverged: Bool[Array, ""]  # no epoch had a finite loss on the held-out rows: the weights are those before the fit
-    outcome: Any = None  # OutcomeReport, where reward or costs are learned
+    outcome: Any = None  # OutcomeReport, if reward or costs are learned

@@ -1,4 +1,4 @@
-"""The grid of behaviour cells, of which an archive keeps the best plans."""
+"""The grid of behaviour cells; an archive keeps the best plans of each cell."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Vector = Sequence[float] | np.ndarray | Array
 class Grid(eqx.Module):
     """The behaviour space: bounds for each of the B descriptor dimensions and a number of cells along each.
 
-    `low`, `high`: B finite numbers each. `cells`: B numbers of cells; what lies beyond the bounds counts to a border
-    cell. Raises GussError if lengths differ, bounds are not finite or in order, or the cells are more than an int32 can
-    number.
+    `low`, `high`: B finite numbers each. `cells`: B numbers of cells; descriptors beyond the bounds fall in border
+    cells. Raises GussError if lengths differ, bounds are not finite or in order, or there are more cells than an int32
+    can index.
 
     Example:
         >>> grid = guss.Grid(low=(-1.0, -1.0), high=(1.0, 1.0), cells=(10, 10))
@@ -59,13 +59,13 @@ class Grid(eqx.Module):
 
     @property
     def num_cells(self) -> int:
-        """Cells in all."""
+        """Total number of cells."""
         return math.prod(self.cells)
 
     def cell(self, descriptor: Float[Array, "B"]) -> tuple[Int[Array, ""], Bool[Array, ""]]:
-        """The cell a descriptor falls in, and whether it lay beyond the bounds (then it is a border cell)."""
+        """The cell of a descriptor, and whether the descriptor lies beyond the bounds (then a border cell)."""
         counts = jnp.asarray(self.cells, jnp.float32)
-        # Multiply, then divide: a value on the edge of a cell must not be rounded into the one before.
+        # Multiply, then divide: a value on the edge of a cell must not be rounded into the previous cell.
         position = jnp.floor((descriptor - self.low) * counts / (self.high - self.low))
         index = jnp.clip(jnp.nan_to_num(position), 0.0, counts - 1.0).astype(jnp.int32)
         strides = [math.prod(self.cells[i + 1 :]) for i in range(len(self.cells))]
@@ -74,6 +74,6 @@ class Grid(eqx.Module):
 
 
 def learned_grid(obs_size: int) -> Grid:
-    """The grid of a learned behaviour: principal components, scaled to [−1, 1] by what was seen."""
+    """The grid of a learned behaviour: principal components, scaled to [−1, 1] by the observed range."""
     dims = min(2, obs_size)
     return Grid(low=(-1.0,) * dims, high=(1.0,) * dims, cells=(50,) * dims)

@@ -20,10 +20,10 @@ OnEpisode = Callable[["Episode"], Any] | None
 
 @dataclass(frozen=True)
 class Episode:
-    """What one episode amounts to.
+    """Summary of one episode.
 
-    `episode`: its number, from 0. `steps`, `mean_reward` per step; `fit_seconds` and `plan_seconds` that it took. The
-    other fields are described below.
+    `episode`: its number, from 0. `steps`, `mean_reward` per step; `fit_seconds` and `plan_seconds`: time of fits and
+    plans. The other fields are described below.
 
     Example:
         >>> guss.Episode(episode=0, phase="plan", steps=200, mean_reward=-1.5, unsafe_pct=0.5).episode_return
@@ -40,11 +40,11 @@ class Episode:
     hard_stop: bool = False
     """Whether it ended because a hard limit was violated."""
     seed: int | None = None
-    """Of a run; an agent has only one."""
+    """The seed in a run; None for an agent, which has only one."""
     unsafe_by_cost: dict[str, float] = field(default_factory=dict)
-    """Share of steps that violate each constraint [%]; empty where it was not stored."""
+    """Share of steps that violate each constraint [%]; empty if not stored."""
     model: dict[str, Any] = field(default_factory=dict)
-    """How good the model was on held-out data: nll, r2, ks; r2_horizon on this very episode."""
+    """Measures of the model on held-out data: nll, r2, ks; r2_horizon: on this episode."""
     fit_seconds: float = 0.0
     plan_seconds: float = 0.0
 
@@ -62,18 +62,18 @@ class Episode:
 
     @property
     def episode_return(self) -> float:
-        """Sum of the rewards: what compares episodes of different length."""
+        """Sum of the rewards, to compare episodes of different length."""
         return self.mean_reward * self.steps
 
 
 @dataclass
 class OpenEpisode:
-    """The steps of an episode under way, and what they took."""
+    """The steps of the current episode, and the time of its fits and plans."""
 
     steps: list[Transition] = field(default_factory=list)
     learnable: list[bool] = field(default_factory=list)
     aux: list[PyTree] = field(default_factory=list)
-    """What the method noted, where it acts as a policy."""
+    """`aux` of the method's actions, if it is a policy."""
     acts: int = 0
     terminated: bool = False
     fit_seconds: float = 0.0

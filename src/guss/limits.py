@@ -1,7 +1,7 @@
-"""How much memory settings and files from elsewhere may take, and readers of archives that stop there.
+"""Memory limits for settings and untrusted files, and archive readers that enforce them.
 
-Sizes that a file states are not trusted: readers count what they unpack. Every `Limit` is raised by the environment
-variable of its name.
+Sizes stated in a file are not trusted: readers count the bytes that they unpack. The environment variable of its name
+raises a `Limit`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ CHUNK = 2**20
 MAX_LINE = 2**20
 """Characters in one line of a table."""
 MAX_NPY_HEADER = 10_000
-"""Bytes that describe one array of an NPZ file, as NumPy's own limit."""
+"""Bytes in the header of one array of an NPZ file; NumPy has the same limit."""
 
 
 class Limit(NamedTuple):
-    """What one input may take, unless the environment variable `name` says otherwise."""
+    """The maximum size of one input; the environment variable `name` overrides it."""
 
     name: str
     default: int
@@ -37,23 +37,23 @@ class Limit(NamedTuple):
 
     @property
     def value(self) -> int:
-        """The limit that holds now."""
+        """The current limit."""
         word = os.environ.get(self.name) or str(self.default)
         if not word.isdecimal() or int(word) < 1:
-            raise GussError(f"{self.name} is a number of {self.unit}, 1 or more, got {word!r}")
+            raise GussError(f"{self.name} must be a number of {self.unit}, 1 or more, got {word!r}")
         return int(word)
 
     def budget(self, what: str) -> Budget:
-        """All of it, for `what` to spend."""
+        """A budget of the whole limit for `what`."""
         return Budget(what, self.value, self.unit, f"{self.when}, raise the limit: {self.name}=NUMBER")
 
     def check(self, what: str, amount: int) -> None:
-        """Refuse `what` if its `amount` is beyond the limit."""
+        """Raise GussError if the `amount` of `what` exceeds the limit."""
         self.budget(what).take(amount)
 
 
 class Budget:
-    """Counts what is read of one input; beyond the limit it is refused."""
+    """Counts the amount read from one input, and raises GussError beyond the limit."""
 
     def __init__(self, what: str, limit: int, unit: str, advice: str) -> None:
         self.what, self.limit, self.unit, self.advice = what, limit, unit, advice
@@ -66,27 +66,27 @@ class Budget:
 
 
 MAX_DATA = Limit("GUSS_MAX_DATA_BYTES", 512 * 2**20, "bytes in memory")
-"""The numbers of all data files that are read together (512 MiB); learning takes several times that."""
+"""The numbers of all data files that are read together (512 MiB); training takes several times that."""
 MAX_COLUMNS = Limit("GUSS_MAX_COLUMNS", 4096, "columns")
 """The columns of a table, the arrays of an NPZ file."""
 MAX_PACKED = Limit("GUSS_MAX_PACKED_BYTES", 256 * 2**20, "bytes unpacked")
 """A file of records compressed by gzip (256 MiB)."""
-ENOUGH_MEMORY = "if that is meant and the machine has the memory"
+ENOUGH_MEMORY = "if this is intended and the machine has the memory"
 MAX_PLAN_STEPS = Limit("GUSS_MAX_PLAN_STEPS", 20_000_000, "predicted steps", ENOUGH_MEMORY)
-"""The steps that one plan predicts: horizon × budget × particles. Each takes some tens of bytes, of every seed."""
+"""The steps that one plan predicts: horizon × budget × particles. Each takes some tens of bytes per seed."""
 MAX_BATCH = Limit("GUSS_MAX_BATCH", 1_000_000, "transitions", ENOUGH_MEMORY)
 """The transitions of one gradient step."""
 MAX_WEIGHTS = Limit("GUSS_MAX_WEIGHTS", 50_000_000, "weights", ENOUGH_MEMORY)
 """The weights of one seed's networks; training takes several times their memory."""
 MAX_SEEDS = Limit("GUSS_MAX_SEEDS", 10_000, "seeds", ENOUGH_MEMORY)
-"""The seeds of a run, which all are in memory together."""
+"""The seeds of a run, which are all in memory at once."""
 MAX_BUFFER = Limit("GUSS_MAX_BUFFER_BYTES", 8 * 2**30, "bytes", ENOUGH_MEMORY)
 """The transitions that a run or an agent keeps in memory, of all seeds (8 GiB)."""
 
 
 @contextmanager
 def reading(problem: str) -> Iterator[None]:
-    """Whatever a parser raises here is reported as this problem: on damaged files, parsers raise about anything."""
+    """Report every exception of a parser as this problem: on damaged files, parsers raise almost anything."""
     try:
         yield
     except GussError:
@@ -96,7 +96,7 @@ def reading(problem: str) -> Iterator[None]:
 
 
 def read_gzip(file: io.BufferedIOBase, budget: Budget) -> bytes:
-    """What gzip compressed."""
+    """Decompress a gzip file."""
     parts = []
     with gzip.GzipFile(fileobj=file) as packed:
         while part := packed.read(CHUNK):
@@ -112,16 +112,16 @@ def npz_names(file: io.BufferedIOBase) -> list[str]:
 
 
 def read_npz(file: io.BufferedIOBase, budget: Budget, wanted: Callable[[str], Any] = bool) -> dict[str, np.ndarray]:
-    """The arrays of an NPZ file, those whose names are `wanted`; never objects."""
+    """The arrays of an NPZ file whose names are `wanted`; never objects."""
     arrays: dict[str, np.ndarray] = {}
     with zipfile.ZipFile(file) as archive:
         file.seek(-22, io.SEEK_END)
-        end = file.read()  # the archive's last record, which counts its members; zipfile does not compare
+        end = file.read()  # the archive's last record, which counts its members; zipfile does not check it
         if end[:4] == b"PK\5\6" and int.from_bytes(end[10:12], "little") not in (len(archive.infolist()), 0xFFFF):
             raise ValueError("some of its arrays are missing")
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
-            with archive.open(info) as member:  # checks that the name is not damaged, also of what is not wanted
+            with archive.open(info) as member:  # checks that the name is not damaged, also of other arrays
                 if not wanted(name):
                     continue
                 if name in arrays:
@@ -133,14 +133,14 @@ def read_npz(file: io.BufferedIOBase, budget: Budget, wanted: Callable[[str], An
 
 
 def _array(member: Any, name: str, budget: Budget) -> np.ndarray:
-    """One array: its header first, then as many bytes as that says; the archive checks their CRC at the end."""
+    """One array: its header, then as many bytes as it states; the archive checks the CRC at the end."""
     magic = member.read(8)
     if magic[:6] != np.lib.format.MAGIC_PREFIX or magic[6] not in (1, 2):
         raise ValueError(f"{name} is not an array of a known version")
     size = member.read(2 if magic[6] == 1 else 4)
     length = int.from_bytes(size, "little")
     if length > MAX_NPY_HEADER:
-        raise ValueError(f"{name} is described by {length} bytes, at most {MAX_NPY_HEADER} are read")
+        raise ValueError(f"{name} has a header of {length} bytes, at most {MAX_NPY_HEADER} are read")
     header = io.BytesIO(size + member.read(length))
     parse = np.lib.format.read_array_header_1_0 if magic[6] == 1 else np.lib.format.read_array_header_2_0
     shape, by_columns, dtype = parse(header)
@@ -149,7 +149,7 @@ def _array(member: Any, name: str, budget: Budget) -> np.ndarray:
     count = math.prod(shape) * dtype.itemsize
     budget.take(count)
     content = bytearray()
-    while part := member.read(min(CHUNK, count - len(content) + 1)):  # one more than there may be
+    while part := member.read(min(CHUNK, count - len(content) + 1)):  # one byte more than allowed
         content += part
         if len(content) > count:
             break

@@ -1,4 +1,4 @@
-"""Bring in what users wrote: modules and objects named on the command line, presets shipped with the package."""
+"""Imports modules and objects named on the command line, and reads presets."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from guss.errors import GussError, UnknownNameError, in_one_line
 from guss.usercode import check_user_code
 
 PLUGINS: list[str] = []
-"""What `--plugin` has imported in this process."""
+"""Modules that `--plugin` has imported in this process."""
 
 
 def load_module(name: str, folder: Path | None = None) -> ModuleType:
-    """Import `package.module`, or a file `path/to/file.py`; modules of the current folder and beside it are found too.
+    """Import `package.module` or `path/to/file.py`; both may import modules of the current folder or next to the file.
 
-    Their folders come last on `sys.path`: a user's `random.py` must not take the place of the standard library's.
-    `folder`: where to look first, as the folder in which a stored run was started.
+    These folders come last on `sys.path`: a user's `random.py` must not shadow the standard library's. `folder`: the
+    folder to search first, such as the one in which a stored run was started.
     """
     check_user_code(f"the module {name!r}")
-    importlib.invalidate_caches()  # a file may be younger than what Python knows of its folder
+    importlib.invalidate_caches()  # a file may be newer than Python's cache of its folder
     places = [Path.cwd()] if folder is None or folder == Path.cwd() else [folder, Path.cwd()]
     if not name.endswith(".py"):
         for place in places:
@@ -47,7 +47,7 @@ def load_module(name: str, folder: Path | None = None) -> ModuleType:
     try:
         _guarded(name, spec.loader.exec_module, module)
     except BaseException:
-        del sys.modules[known]  # half a module must not be found later
+        del sys.modules[known]  # a partly executed module must not be found later
         raise
     return module
 
@@ -58,13 +58,13 @@ def _append_to_path(folder: Path) -> None:
 
 
 def _module_name(path: Path) -> str:
-    """What a file's module is called: its stem if `import` finds this file under it, else a name that is free."""
+    """The module name of a file: its stem if `import` finds this file by it, else an unused name."""
     stem = path.stem
     if stem.isidentifier():
         loaded = sys.modules.get(stem)
         try:
             spec = importlib.util.find_spec(stem) if loaded is None else None
-        except ValueError:  # a module that was made by hand
+        except ValueError:  # a module created by hand
             spec = None
         origin = getattr(loaded, "__file__", None) if spec is None else spec.origin
         if origin is not None and Path(origin).resolve() == path:
@@ -80,7 +80,7 @@ def _find_file(name: str, places: list[Path]) -> Path:
         raise GussError(f"there is no file {name!r} to import")
     started = "" if len(places) == 1 else f" or in {places[0]}, where the run was started"
     raise GussError(
-        f"there is no file {name!r} to import in {Path.cwd()}{started}; run the command in the folder that has it"
+        f"there is no file {name!r} to import in {Path.cwd()}{started}; run the command in the folder that contains it"
     )
 
 
@@ -103,7 +103,7 @@ def load_object(name: str, folder: Path | None = None) -> Any:
 
 
 def located(name: str, folder: Path | None = None) -> str:
-    """A name `file.py:attribute` with the file's whole path; others as they are."""
+    """A name `file.py:attribute` with the file's absolute path; other names unchanged."""
     module_name, _, attribute = name.rpartition(":")
     return f"{load_module(module_name, folder).__file__}:{attribute}" if module_name.endswith(".py") else name
 
@@ -126,13 +126,13 @@ def _needs_nothing(args: ast.arguments) -> bool:
 
 
 def shipped(name: str) -> list[Path]:
-    """A folder that comes with guss: inside the package if it is installed, beside the sources in a checkout."""
+    """A folder shipped with guss: inside the package if it is installed, next to the sources in a checkout."""
     here = Path(__file__).resolve().parent
     return [folder for folder in (here / name, here.parents[1] / name) if folder.is_dir()]
 
 
 def read_toml(path: str | Path, what: str) -> dict[str, Any]:
-    """The tables of a TOML file, which is a `what`."""
+    """The tables of a TOML file; `what` describes the file in errors."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -146,7 +146,7 @@ def _presets() -> dict[str, Path]:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """The experiment `name` of `experiments/`, or a TOML file of the user's own; either may extend an experiment."""
+    """The experiment `name` of `experiments/`, or a TOML file; either may extend an experiment."""
     found = {name: Path(name)} if name.endswith(".toml") else _presets()
     if name not in found:
         raise UnknownNameError("experiment", name, found)
@@ -160,7 +160,7 @@ def load_preset(name: str) -> dict[str, Any]:
 
 
 def _merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """`base` with what `more` says otherwise, table by table."""
+    """`base`, overridden by `more` table by table."""
     both = {
         name: _merged(base[name], value) if isinstance(value, dict) and isinstance(base.get(name), dict) else value
         for name, value in more.items()
@@ -169,5 +169,5 @@ def _merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_preset(name: str) -> dict[str, Any]:
-    """The experiment of that name, or an empty one: a task of the user's own has none."""
+    """The experiment of that name; empty if there is none, as for a custom task."""
     return load_preset(name) if name in _presets() else {}

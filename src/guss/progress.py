@@ -1,4 +1,4 @@
-"""Progress of learning, an episode at a time: a bar on a terminal, a line per episode elsewhere."""
+"""Training progress by episode: a bar on a terminal, a line per episode elsewhere."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from rich.text import Text
 
 Bar = TypeVar("Bar", bound="ProgressBar")
 MIN_TEXT = 40
-"""Characters for figures beside a progress bar: step, reward and unsafe share."""
+"""Characters for figures next to a progress bar: step, reward and unsafe share."""
 
 
 @dataclass
 class EpisodeSummary:
-    """What is displayed after every episode, or after several that ran at once."""
+    """Figures displayed after every episode, or after several that ran at once."""
 
     episode: int
-    """The last one's number."""
+    """Number of the last episode."""
     phase: str
     mean_reward: float
     """Per step."""
     mean_return: float
     """Sum over an episode."""
     ends_early: bool
-    """Whether an episode of the run had fewer steps than a whole one: then returns compare, means per step do not."""
+    """Whether an episode of the run was shorter than full length: then compare returns, not means per step."""
     unsafe_pct: float
     unsafe_by_cost: dict[str, float]
     """Steps that violate each constraint [%]."""
@@ -36,19 +36,19 @@ class EpisodeSummary:
     seconds_fit: float
     seconds_plan: float
     seconds_compile: float
-    """NaN: it was not measured."""
+    """NaN if not measured."""
     steps: float | None = None
-    """Mean length of the episodes, where they did not all have full length."""
+    """Mean length of the episodes, unless all had full length."""
     pace: float = 0.0
-    """Steps per second, of all seeds together, without the time for compiling."""
+    """Steps per second of all seeds together, without compilation time."""
     trouble: tuple[str, ...] = ()
-    """Hard limits that were violated, environments that failed."""
+    """Violated hard limits and failed environments."""
     warnings: tuple[str, ...] = ()
-    """What the data do not show of learned costs."""
+    """Missing examples of learned costs."""
 
 
 def make_console(stderr: bool = False, quiet: bool = False) -> Console:
-    """A console that does not cut tables where there is no terminal; a quiet one prints nothing."""
+    """A console that does not truncate tables without a terminal; a quiet console prints nothing."""
     stream = sys.stderr if stderr else sys.stdout
     terminal = stream is not None and stream.isatty()  # a program without a console has no streams
     width = None if terminal else 120
@@ -64,7 +64,7 @@ class ProgressBar:
         self._task = self._bar.add_task("", total=total)
 
     def update(self, done: float | None = None, text: str | None = None) -> None:
-        """So much of the total is done; `text` describes what is under way. None: as before."""
+        """Set the completed amount, and a `text` on the current work; None leaves either unchanged."""
         self._bar.update(self._task, completed=done, description=text)
 
     def line(self, text: str, style: str = "") -> None:
@@ -80,19 +80,19 @@ class ProgressBar:
 
 
 def time_columns() -> tuple[ProgressColumn, ...]:
-    """The time that has passed and the time left."""
+    """Elapsed and remaining time."""
     return TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
 
 
 def count_column(unit: str) -> ProgressColumn:
-    """As "episode 3/40"."""
+    """A counter such as "episode 3/40"."""
     return TextColumn(f"{unit} {{task.completed}}/{{task.total}}")
 
 
 class RunProgress(ProgressBar):
     """Progress of a learning run: a bar with the last episode's figures on a terminal, a line per episode elsewhere.
 
-    On a terminal, figures that do not fit beside the bar are left out, the least important first.
+    On a terminal, figures that do not fit next to the bar are left out, the least important first.
     """
 
     def __init__(self, console: Console, episodes: int, name: str = "") -> None:
@@ -108,11 +108,11 @@ class RunProgress(ProgressBar):
         self.stage("compiling")
 
     def _show(self, *first: str) -> None:
-        """`first`, then as many figures of the last episode as there is room for."""
+        """Display `first`, then as many figures of the last episode as fit."""
         self.update(text=fitting([*first, *self._pieces], self._room))
 
     def stage(self, text: str) -> None:
-        """What takes time now, as "fitting" or "compiling the planner"; the next step or episode clears it."""
+        """Display the current work, such as "fitting"; the next step or episode clears it."""
         self._stage = text
         self._show(text)
 
@@ -127,17 +127,17 @@ class RunProgress(ProgressBar):
             self.line(f"  {trouble}", "red")
 
     def step(self, done: int) -> None:
-        """So many steps of the episode under way are over, where they are done one by one."""
+        """Display the number of completed steps, if the host runs them one by one."""
         if done % 10 == 0 or self._stage:
             self._stage = ""
             self._show(f"step {done}")
 
     def warning(self, text: str) -> None:
-        """What the data do not show, said before they are learned from."""
+        """Print a warning about the data before a model is fitted to them."""
         self.line(f"  warning: {text}", "yellow")
 
     def callbacks(self) -> dict[str, Any]:
-        """What `run` and `resume` call while a run trains."""
+        """Callbacks for `run` and `resume`."""
         return {
             "on_episode": self.episode,
             "on_step": self.step,
@@ -147,7 +147,7 @@ class RunProgress(ProgressBar):
         }
 
     def final(self, fitted: Any | None) -> None:
-        """The fit after the last episode begins (None), or is over."""
+        """The fit after the last episode starts (None) or has ended."""
         if fitted is None:
             self.stage("fitting the final model")
         elif not self._console.is_terminal:
@@ -156,7 +156,7 @@ class RunProgress(ProgressBar):
 
 
 def fitting(pieces: list[str], room: int) -> str:
-    """As many of these as fit into `room` characters, the first ones; at least the first, cut off if need be."""
+    """The first pieces that fit into `room` characters; at least the first one, truncated if necessary."""
     text = pieces[0] if pieces else ""
     for piece in pieces[1:]:
         if len(text) + 2 + len(piece) > room:
@@ -166,7 +166,7 @@ def fitting(pieces: list[str], room: int) -> str:
 
 
 def reward_text(news: EpisodeSummary) -> str:
-    """What an episode earned: per step, or in all where episodes end early."""
+    """The reward of an episode: per step, or the return if episodes end early."""
     return f"return {news.mean_return:.5g}" if news.ends_early else f"reward {news.mean_reward:.3f}"
 
 
@@ -187,12 +187,12 @@ def news_pieces(news: EpisodeSummary) -> list[str]:
 
 
 def figure_text(value: Any, digits: int = 4) -> str:
-    """A number, or a dash where it is not known."""
+    """A number, or a dash if it is unknown."""
     return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def learning_progress(episodes: int, wanted: bool | None) -> RunProgress:
-    """Progress on stderr; None: if that is a terminal."""
+    """Progress on stderr; `wanted` None: only if that is a terminal."""
     if wanted is None:
         wanted = make_console(stderr=True).is_terminal
     return RunProgress(make_console(stderr=True, quiet=not wanted), episodes)

@@ -1,6 +1,6 @@
-"""Names for planners, environments and models: one table each, filled by decorators and by entry points.
+"""Registries of planners, methods, environments and models, filled by decorators and entry points.
 
-Another package adds to a table without changing this one, in its `pyproject.toml`:
+Another package adds entries in its `pyproject.toml`:
 
     [project.entry-points."guss.planners"]
     my-planner = "my_package.my_planner:MyPlanner"
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
-    """One registered thing: its name, what it is, one line about it, and where the paper describes it."""
+    """An entry of a registry: name, item, one-line summary, section of the paper, and the module that registered it."""
 
     name: str
     item: T
@@ -37,9 +37,9 @@ class Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """A table of names. `modules` are imported, and entry points of `group` loaded, when first used.
+    """A table of names. `modules` are imported, and entry points of `group` loaded, on first use.
 
-    Where code of others must not run (`guss.usercode`), it holds what is bundled alone.
+    Where user code must not run (`guss.usercode`), it contains only bundled items.
     """
 
     def __init__(self, kind: str, group: str, modules: tuple[str, ...]) -> None:
@@ -50,12 +50,13 @@ class Registry(Generic[T]):
         self._loaded = self._extended = False
 
     def add(self, name: str, item: T, *, summary: str, paper: str = "", origin: str | None = None) -> None:
-        """Register `item`; a name can be taken once (the same item again is fine, as when a module is reloaded)."""
+        """Register `item`. A name can be registered once, except again by the same module, as after a reload."""
         if not name or name != name.lower() or "_" in name or " " in name:
-            raise GussError(f"a {self.kind} name is lower case with dashes, as in 's-rs', got {name!r}")
+            raise GussError(f"a {self.kind} name must be lower case with dashes, such as 's-rs', got {name!r}")
         missing = [*getattr(item, "__abstractmethods__", ()), *getattr(item, "__abstractclassvars__", ())]
         if missing:
-            raise GussError(f"{self.kind} {name!r}: class {item.__name__} must define {', '.join(sorted(missing))}")
+            owner = getattr(item, "__name__", item)
+            raise GussError(f"{self.kind} {name!r}: class {owner} must define {', '.join(sorted(missing))}")
         origin = origin or str(getattr(item, "__module__", "?"))
         taken = self._entries.get(name)
         if taken is not None and taken.origin != origin:
@@ -66,8 +67,8 @@ class Registry(Generic[T]):
         """Decorator that registers a class by name, so that commands and Python find it.
 
         `name`: lower case with dashes. `summary`: one line for `guss list`, by default the first line of the docstring.
-        `paper`: where it is described. Returns a decorator, which returns the class unchanged. Raises GussError if the
-        name is badly formed, another module took it, or the class lacks methods or attributes that it must define.
+        `paper`: the section that describes it. Returns a decorator, which returns the class unchanged. Raises GussError
+        if the name is malformed or taken by another module, or the class lacks required methods or attributes.
 
         Example:
             >>> from guss.planners.rs import RandomShooting
@@ -88,7 +89,7 @@ class Registry(Generic[T]):
             self._loaded = True
             for module in self._modules:
                 importlib.import_module(module)
-            order = {module: place for place, module in enumerate(self._modules)}  # whoever imported them first
+            order = {module: place for place, module in enumerate(self._modules)}  # not the order of imports
             ours = sorted(self._entries.items(), key=lambda item: order.get(item[1].origin, len(order)))
             self._entries = dict(ours)
         if not user_code_allowed():
@@ -114,7 +115,7 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> Entry[T]:
         known = self._load()
         if not isinstance(name, str):
-            raise GussError(f"a {self.kind} is chosen by its name, got {name!r} ({type(name).__name__})")
+            raise GussError(f"a {self.kind} must be given by its name, got {name!r} ({type(name).__name__})")
         if name not in known:
             raise UnknownNameError(self.kind, name, known)
         return known[name]

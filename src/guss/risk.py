@@ -1,7 +1,7 @@
-"""How safety is counted: costs over steps, constraints and particles become one comparable cost.
+"""Cost of a plan, aggregated over steps, constraints and particles, and the comparison of plans.
 
-The order everywhere is lexicographic: fewer hard violations, then lower cost, then higher reward; the first to
-arrive keeps a tie. Cost and reward are never folded into one number.
+The order everywhere is lexicographic: fewer hard violations, then lower cost, then higher reward; in a tie the earlier
+plan stays. Cost and reward are never combined into one number.
 """
 
 import jax.numpy as jnp
@@ -14,9 +14,9 @@ from guss.types import WORST, Scores
 def plan_cost(
     task: Task, costs: Float[Array, "P H C"], over_particles: str = "worst"
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Hard violations and cost of a plan: c = Σ_i max(0, Σ_k C_i(s_{t+k}) − l_i), the worst over particles.
+    """Hard violations and cost of a plan: c = Σ_i max(0, Σ_k C_i(s_{t+k}) − l_i), the maximum over particles.
 
-    "mean": the mean over particles instead, of the cost; a hard violation of any particle always counts.
+    "mean": the mean cost over particles; hard violations are always the maximum.
     """
     steps = jnp.sum(costs, axis=1)  # [P, C]
     soft = jnp.asarray(task.soft, bool)[None, :]
@@ -34,7 +34,7 @@ def make_scores(
     finite: Bool[Array, ""],
     outside: Bool[Array, ""],
 ) -> Scores:
-    """Scores of one plan, the worst there are if its prediction was not finite."""
+    """Scores of one plan; the worst possible if its prediction was not finite."""
     return Scores(
         hard=jnp.where(finite, hard, WORST),
         cost=jnp.where(finite, cost, WORST),
@@ -46,7 +46,7 @@ def make_scores(
 
 
 def no_scores() -> Scores:
-    """Worse than those of any plan."""
+    """Scores worse than those of any plan."""
     no, zero, worst = jnp.zeros((), bool), jnp.zeros((), jnp.int32), jnp.asarray(WORST)
     return Scores(worst, worst, -worst, zero, no, no)
 
@@ -58,7 +58,7 @@ def better(a: Scores, b: Scores) -> Bool[Array, "..."]:
 
 
 def covers(a: Scores, b: Scores) -> Bool[Array, "..."]:
-    """Whether a is as good as b in every respect: fewer hard violations, or as many and no more cost, no less reward.
+    """Whether a is at least as good as b: fewer hard violations, or equally many, no more cost and no less reward.
 
     a dominates b if a covers b and b does not cover a; if both cover each other, they are equal.
     """
@@ -66,7 +66,7 @@ def covers(a: Scores, b: Scores) -> Bool[Array, "..."]:
 
 
 def best_index(scores: Scores, among: Bool[Array, "N"] | None = None) -> Int[Array, ""]:
-    """Position of the best plan (Alg. 4, lines 16–17); the first of equals. 0 if `among` is nowhere true.
+    """Index of the best plan (Alg. 4, lines 16–17); the first of equals. 0 if `among` has no true entry.
 
     `scores`: those of N plans. `among`: a mask [N] of plans to choose from; None: those with a finite prediction.
     Returns an integer array of shape ().
@@ -85,6 +85,6 @@ def best_index(scores: Scores, among: Bool[Array, "N"] | None = None) -> Int[Arr
 
 
 def reward_only(scores: Scores) -> Scores:
-    """The same scores as seen by a planner that does not know of safety."""
+    """The scores for a planner that ignores safety."""
     nothing = jnp.where(scores.finite, 0.0, WORST)
     return scores._replace(hard=nothing, cost=nothing)

@@ -1,7 +1,7 @@
-"""Spaces: what observations and actions are, and the bounds within which actions lie.
+"""Observation and action spaces.
 
-People write bounds in double precision, actions are computed in float32: `float32_bounds` rounds bounds inwards, so
-that an action between the rounded ones is within those that were written, in either precision.
+Bounds are given in double precision, actions are computed in float32: `float32_bounds` rounds bounds inwards, so that
+an action within the rounded bounds is within the given bounds in either precision.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MOST = float(np.finfo(np.float32).max) / 2
 
 
 Names = tuple[str, ...] | None
-"""What dimensions are called in messages, tables and figures. Spaces that differ in names alone are equal."""
+"""Names of dimensions in messages, tables and figures. Spaces that differ only in names are equal."""
 
 
 @dataclass(frozen=True)
 class Observations:
     """Observations are vectors of D numbers between `low` and `high`, which may be infinite.
 
-    `low`, `high`: D numbers each. `names`: what the numbers are called, one each, for messages, tables and figures.
+    `low`, `high`: D numbers each. `names`: one for each number, for messages, tables and figures.
     Raises GussError if lengths differ or a `low` is not below its `high`.
 
     Example:
@@ -104,15 +104,15 @@ class ContinuousActions:
         return jnp.asarray(low), jnp.asarray(high)
 
     def outside(self, actions: np.ndarray) -> np.ndarray:
-        """Where numbers of [..., A] are beyond `low` and `high` by more than rounding: a step of float32, and a
-        millionth of the range."""
+        """Mask of numbers [..., A] beyond `low` or `high` by more than rounding: one float32 step plus a millionth of
+        the range."""
         low, high = np.asarray(self.low, np.float64), np.asarray(self.high, np.float64)
         largest = np.maximum(np.abs(low), np.abs(high)).astype(np.float32)
         room = np.spacing(largest).astype(np.float64) + 1e-6 * (high - low)
         return np.asarray(~((actions >= low - room) & (actions <= high + room)))
 
     def rounded(self, actions: np.ndarray) -> np.ndarray:
-        """Numbers that are not `outside` as actions, clipped to the bounds."""
+        """Actions from numbers that are not `outside`, clipped to the bounds."""
         return np.clip(np.asarray(actions, np.float32), *float32_bounds(self.low, self.high))
 
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Float[Array, "... A"]:
@@ -122,31 +122,31 @@ class ContinuousActions:
         return jnp.clip(_along(low, unit) + unit * _along(high - low, unit), _along(low, unit), _along(high, unit))
 
     def from_outputs(self, outputs: Float[Array, "A"]) -> Float[Array, "A"]:
-        """A policy network's outputs, squashed by tanh onto the bounds."""
+        """The action for a policy network's outputs, squashed by tanh to the bounds."""
         return self.from_unit(jnp.tanh(outputs))
 
     def from_unit(self, unit: Float[Array, "A"]) -> Float[Array, "A"]:
-        """Numbers in units where the bounds are ±1 as an action, clipped to the bounds."""
+        """The action for numbers scaled so that the bounds are ±1, clipped to the bounds."""
         low, high = self.bounds()
         return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * unit, low, high)
 
     def encode(self, action: Float[Array, "A"]) -> Float[Array, "A"]:
-        """The action as numbers a model takes in."""
+        """The action as model input."""
         return action
 
     def neutral(self) -> tuple[float, ...]:
-        """Zero, or the nearest to it within the bounds."""
+        """Zero, or the nearest value within the bounds."""
         return tuple(np.clip(0.0, *float32_bounds(self.low, self.high)).tolist())
 
 
 @dataclass(frozen=True)
 class DiscreteActions:
-    """Actions are A whole numbers; number i is one of `start[i]`, …, `start[i] + num_values[i] - 1`.
+    """Actions are A integers; number i is one of `start[i]`, …, `start[i] + num_values[i] - 1`.
 
-    `scalar`: a single choice that is a number, not a vector of one, as Gymnasium's Discrete; otherwise as its
-    MultiDiscrete. `ordered`: neighbouring values mean neighbouring actions, so a policy has one output per number,
-    rounded to the nearest value; otherwise one output per value, and the largest wins. `names`: one for each number.
-    Raises GussError if there is no value to choose, or lengths differ.
+    `scalar`: an action is a single integer, as in Gymnasium's Discrete; otherwise a vector, as in its MultiDiscrete.
+    `ordered`: neighbouring values are similar actions, so a policy has one output per number, rounded to the nearest
+    value; otherwise one output per value, and the largest wins. `names`: one for each number. Raises GussError if a
+    dimension has no values or lengths differ.
 
     Example:
         >>> guss.DiscreteActions(num_values=(3,), scalar=True).sample(jax.random.key(0)).shape
@@ -196,22 +196,22 @@ class DiscreteActions:
         return len(self.num_values) if self.ordered else sum(self.num_values)
 
     def outside(self, actions: np.ndarray) -> np.ndarray:
-        """Where numbers of [..., A], or [...] of a scalar action, are none of the values."""
+        """Mask of numbers [..., A] ([...] for scalar actions) that are not among the values."""
         first = np.asarray(self.first).reshape(self.shape)
         last = first + np.asarray(self.num_values).reshape(self.shape) - 1
         return np.asarray(~((actions >= first) & (actions <= last) & (actions == np.round(actions))))
 
     def rounded(self, actions: np.ndarray) -> np.ndarray:
-        """Numbers that are not `outside` as actions."""
+        """Actions from numbers that are not `outside`."""
         return np.asarray(actions, np.int32)
 
     def from_indices(self, indices: Int[Array, "... A"]) -> Int[Array, "..."]:
-        """Actions from the positions of their values, 0 first."""
+        """Actions from indices of their values, which start at 0."""
         actions = indices.astype(jnp.int32) + _along(jnp.asarray(self.first, jnp.int32), indices)
         return actions[..., 0] if self.scalar else actions
 
     def to_indices(self, actions: Int[Array, "..."]) -> Int[Array, "... A"]:
-        """Positions of the actions' values, 0 first."""
+        """Indices of the actions' values, which start at 0."""
         vectors = actions[..., None] if self.scalar else actions
         return vectors - _along(jnp.asarray(self.first, jnp.int32), vectors)
 
@@ -222,7 +222,7 @@ class DiscreteActions:
         return self.from_indices(jnp.minimum(jnp.floor(unit * counts), counts - 1.0).astype(jnp.int32))
 
     def from_outputs(self, outputs: Float[Array, "O"]) -> Int[Array, "..."]:
-        """A policy network's outputs: rounded if the values are ordered, else the largest wins."""
+        """The action for a policy network's outputs: rounded if values are ordered, else the largest wins."""
         if self.ordered:
             top = jnp.asarray([n - 1 for n in self.num_values], jnp.float32)
             return self.from_indices(jnp.rint((jnp.clip(outputs, -1.0, 1.0) + 1.0) * 0.5 * top).astype(jnp.int32))
@@ -230,7 +230,7 @@ class DiscreteActions:
         return self.from_indices(jnp.stack([jnp.argmax(part) for part in jnp.split(outputs, splits)]))
 
     def encode(self, action: Int[Array, "..."]) -> Float[Array, "O"]:
-        """The action as numbers a model takes in: ordered values scaled to [−1, 1], others one-hot."""
+        """The action as model input: ordered values scaled to [−1, 1], others one-hot."""
         indices = self.to_indices(action)
         if self.ordered:
             top = jnp.asarray([max(n - 1, 1) for n in self.num_values], jnp.float32)
@@ -238,7 +238,7 @@ class DiscreteActions:
         return jnp.concatenate([jax.nn.one_hot(indices[i], n) for i, n in enumerate(self.num_values)])
 
     def neutral(self) -> tuple[int, ...]:
-        """Zero, or the nearest to it among the values."""
+        """Zero, or the nearest of the values."""
         return tuple(min(max(0, s), s + n - 1) for s, n in zip(self.first, self.num_values, strict=True))
 
 
@@ -254,9 +254,9 @@ Space = TypeVar("Space", bound=Observations | ContinuousActions | DiscreteAction
 
 
 def named(space: Space, names: Any) -> Space:
-    """The space with these names, unless it has some or they are not as many as it has dimensions.
+    """The space with these names, unless it has names or their number differs from its dimensions.
 
-    A wrapper may have changed what names of the environment within it describe.
+    Names may come from an environment inside a wrapper that changes the dimensions.
     """
     if space.names is not None or names is None or len(names) != len(space.labels):
         return space
@@ -268,12 +268,12 @@ def _action_labels(names: Names, size: int) -> tuple[str, ...]:
 
 
 def _check_names(space: Any, kind: str, size: int) -> None:
-    """Names are as many different texts as there are dimensions; a list of them becomes a tuple."""
+    """Check that names are distinct texts, one per dimension; a list becomes a tuple."""
     if space.names is None:
         return
     names = (space.names,) if isinstance(space.names, str) else tuple(space.names)
     if not all(isinstance(name, str) and name.strip() for name in names) or len(set(names)) != len(names):
-        raise GussError(f"{kind} names must be different texts that are not empty, got {list(names)}")
+        raise GussError(f"{kind} names must be distinct, non-empty texts, got {list(names)}")
     if len(names) != size:
         raise GussError(f"{kind} names: expected {size}, one for each dimension, got {len(names)}: {list(names)}")
     object.__setattr__(space, "names", names)
@@ -289,7 +289,7 @@ def _check_bounds(kind: str, low: tuple[float, ...], high: tuple[float, ...], fi
 
 
 def float32_bounds(low: Sequence[float], high: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the greatest float32 within [low, high], in every dimension: what lies between lies within."""
+    """The smallest and the largest float32 within [low, high], in every dimension."""
     lowest, highest = np.asarray(low, np.float64), np.asarray(high, np.float64)
     far = np.maximum(np.abs(lowest), np.abs(highest)) > MOST
     if far.any():
@@ -307,7 +307,7 @@ def float32_bounds(low: Sequence[float], high: Sequence[float]) -> tuple[np.ndar
 
 
 def _up(exact: np.ndarray) -> np.ndarray:
-    """The least float32 that is not below; nothing between 0 and ±TINY."""
+    """The smallest float32 that is not below `exact`, and not between 0 and ±TINY."""
     normal = np.where(np.abs(exact) >= TINY, exact, np.where(exact > 0.0, TINY, 0.0))
     near = normal.astype(np.float32)
     return np.where(near < normal, np.nextafter(near, np.float32(np.inf)), near)

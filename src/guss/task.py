@@ -1,8 +1,8 @@
-"""The Task: what is wanted, what is unsafe, how behaviour is described.
+"""The Task: reward, constraints and behaviour descriptor of a system.
 
-A Task is a pytree. Its functions are static, their parameters are array leaves: changing a parameter between two
-plans compiles nothing, and two equal Tasks share one compilation (if the functions are module-level, not lambdas
-created again each time).
+A Task is a pytree. Its functions are static, their parameters are array leaves: changing a parameter between plans
+does not recompile, and equal Tasks share one compilation (if their functions are module-level, not lambdas that are
+recreated each time).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Surroundings:
     """
 
     own: tuple[int, ...]
-    """Dimensions of the observation that the body senses of itself."""
+    """Dimensions of the observation that measure the robot itself."""
     motion: Callable[[Array, Array], Array]
-    """motion(own, next_own) -> (dx, dy, turn): how it moved in one step, in its frame before the step."""
+    """motion(own, next_own) -> (dx, dy, turn): the robot's motion in one step, in its frame before the step."""
     places: Callable[[Array], Array]
-    """places(obs) -> [K, 2 or more]: where things are in the body's frame (x, y), and what else tells them apart."""
+    """places(obs) -> [K, 2 or more]: objects in the robot's frame (x, y), and features that distinguish them."""
     sight: Callable[[Array, Array], Array]
     """sight(own, places) -> the whole observation."""
 
@@ -59,18 +59,18 @@ END = "end of an episode"
 
 
 class Task(eqx.Module):
-    """What is wanted and what is unsafe, as pure functions of what is observed.
+    """Reward, constraints and behaviour descriptor of a system, as pure functions of observations and actions.
 
     `name`, `observations` and `actions` describe the system. `reward(obs, action, next_obs)` is a number, as is the
     cost of each of the `constraints`; `descriptor(rollout)` is a vector of one number per dimension of the `grid`,
     computed from a `Rollout` of H steps. A function that is None is learned with the model: reward and costs from the
     values that the system reports, the descriptor as principal components of the last state. `step(obs, action, key)`
-    gives the true next observation and `reset(key)` a first one; both are optional and only needed to plan with a
-    perfect model or to run compiled episodes. Any of them may carry parameters: see `with_params`. `episode_length`: T,
+    returns the true next observation and `reset(key)` an initial one; both are optional and only needed to plan with a
+    perfect model or to run compiled episodes. All functions may have parameters (`with_params`). `episode_length`: T,
     steps of an episode. `fallback`, `policy_inputs`, `surroundings`, `learns_end` and `unknown_unsafe` are described
     below.
 
-    Raises GussError if a function cannot be traced by JAX or returns the wrong shape, or parts do not fit together.
+    Raises GussError if a function cannot be traced by JAX or returns the wrong shape, or arguments do not match.
 
     Example:
         >>> task = guss.Task(
@@ -102,11 +102,11 @@ class Task(eqx.Module):
     policy_inputs: tuple[Float[Array, "D"], Float[Array, "D"]] | None
     """Shift and scale of a policy's inputs; None: standardised by the fitted model, or by finite bounds to [−1, 1]."""
     surroundings: Surroundings | None = eqx.field(static=True)
-    """What is known of how still things are seen, for the model "egocentric"."""
+    """How sensors measure static objects, for the model "egocentric"."""
     learns_end: bool | None = eqx.field(static=True)
-    """Whether to learn when the system itself ends an episode early (`terminated`): a plan earns nothing after that.
-    None: it is learned, unless the Task itself simulates the system (`step` and `reset`, and no environment is acted
-    on), which never ends early."""
+    """Whether to learn when the system itself ends an episode early (`terminated`): a plan earns no reward after that.
+    None: it is learned, unless the Task itself simulates the system (`step` and `reset`, and no environment runs the
+    episodes), which never ends early."""
     unknown_unsafe: bool = eqx.field(static=True)
     """Whether a predicted state far from all training data violates every constraint."""
 
@@ -215,7 +215,7 @@ class Task(eqx.Module):
     ) -> list[tuple[str, Function, tuple[Any, ...], Any]]:
         if not around.own or not all(0 <= i < self.observations.size for i in around.own):
             raise GussError(
-                f"task {self.name!r}: surroundings.own names dimensions of the observation, "
+                f"task {self.name!r}: surroundings.own must name dimensions of the observation, "
                 f"0 to {self.observations.size - 1}, got {around.own}"
             )
         own = jax.ShapeDtypeStruct((len(around.own),), jnp.float32)
@@ -234,7 +234,7 @@ class Task(eqx.Module):
         except Exception as error:
             raise GussError(
                 f"{where} cannot be traced by JAX: {type(error).__name__}: {str(error).splitlines()[0]}. "
-                f"It must be made of jax.numpy operations on single observations, without Python ifs on their values."
+                f"Use jax.numpy operations on single observations, and no Python `if` on their values."
             ) from error
         if getattr(out, "shape", None) != shape:
             got = getattr(out, "shape", None)
@@ -252,13 +252,13 @@ class Task(eqx.Module):
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What is to be learned: "reward", "cost of <constraint>", "end of an episode", "behaviour"."""
+        """The parts to be learned: "reward", "cost of <constraint>", "end of an episode", "behaviour"."""
         costs = ["cost" if c.name == "cost" else f"cost of {c.name}" for c in self.constraints if c.learned]
         ends = [END] * bool(self.learns_end)
         return (*["reward"] * (self.reward is None), *costs, *ends, *["behaviour"] * (self.descriptor is None))
 
     def forget(self, what: Sequence[str]) -> Task:
-        """The same task with its reward, costs or behaviour unknown, so that they are learned."""
+        """A copy whose reward, costs or behaviour are unknown, so that they are learned."""
         for name in what:
             if name not in LEARNABLE:
                 raise UnknownNameError("part of a task that can be learned:", name, LEARNABLE)
@@ -279,13 +279,13 @@ class Task(eqx.Module):
         return self.replace(learns_end=not simulated) if self.learns_end is None else self
 
     def with_hard(self, names: Sequence[str]) -> Task:
-        """The same task with the named constraints hard."""
+        """A copy in which the named constraints are hard."""
         known = [c.name for c in self.constraints]
         for name in names:
             if name not in known:
                 raise UnknownNameError(f"constraint of task {self.name!r}", name, known)
         harder = [
-            dataclasses.replace(c, hard=True, bound=jnp.zeros(())) if c.name in names else c  # a hard one has no bound
+            dataclasses.replace(c, hard=True, bound=jnp.zeros(())) if c.name in names else c  # a hard cost has no bound
             for c in self.constraints
         ]
         return self.replace(constraints=tuple(harder)) if names else self
@@ -320,7 +320,7 @@ class Task(eqx.Module):
         )
 
     def interface(self) -> Interface:
-        """What a planner must know: observation size, actions, and the scale of policy inputs."""
+        """The part of the task that planners receive: observation size, actions, and scaling of policy inputs."""
         size = self.observations.size
         if self.policy_inputs is not None:
             shift, scale = self.policy_inputs
@@ -335,7 +335,7 @@ class Task(eqx.Module):
     def update(self, function: str, **params: Any) -> Task:
         """A copy with other parameters for the named constraint, "reward", "descriptor", "step" or "reset".
 
-        Shapes stay the same, so that nothing is compiled again.
+        Shapes must stay the same, so that nothing is recompiled.
         """
         names = [n for n in ("reward", "descriptor", "step", "reset") if getattr(self, n) is not None]
         rows = {c.name: i for i, c in enumerate(self.constraints)}
@@ -352,7 +352,7 @@ class Task(eqx.Module):
         return eqx.tree_at(lambda t: owner(t).params, self, new)
 
     def with_margin(self, margin: float | Mapping[str, float]) -> Task:
-        """The task as plans are to see it: every constraint, or those named, stricter by a margin."""
+        """A copy for planning: every constraint, or every named constraint, is stricter by a margin."""
         names = [c.name for c in self.constraints]
         margins = dict(margin) if isinstance(margin, Mapping) else dict.fromkeys(names, margin)
         for name in margins:

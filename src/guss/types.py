@@ -1,4 +1,4 @@
-"""The words everything else is written in: trajectories, rollouts, scores, and the protocols Model and Planner.
+"""Shared data types (trajectories, rollouts, scores), and the protocols Model and Planner.
 
 Letters for array axes, the same in every file:
 
@@ -9,7 +9,7 @@ Letters for array axes, the same in every file:
     S  seeds                             P  particles: ensemble members or samples of a stochastic model
     E  episodes of a seed
 
-This module imports nothing of guss but spaces, fitting and errors.
+From guss, this module imports only spaces, fitting and errors.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ else:
     AnyArray = jax.Array | np.ndarray  # on the host, and in compiled programs
 
 WORST = float(jnp.finfo(jnp.float32).max)
-"""Cost (and minus the reward) of a plan whose prediction is not finite: worse than any other, and finite itself."""
+"""Cost (and negative reward) of a plan with a non-finite prediction: worse than any other, but finite."""
 
 
 class Interface(eqx.Module):
-    """The two ends of a policy: observations in (shifted and scaled), actions out. All a planner knows of a task."""
+    """Inputs and outputs of a policy: observations (shifted and scaled) and actions. Planners receive only this."""
 
     obs_size: int = eqx.field(static=True)
     actions: Actions = eqx.field(static=True)
@@ -52,11 +52,11 @@ class Interface(eqx.Module):
     obs_scale: Float[Array, "D"]
 
 
-# ------------------------------------------------------------------------------------------ what passes between parts
+# ------------------------------------------------------------------------------------------------------ data types
 
 
 class Transition(NamedTuple):
-    """What one step of the real system showed; `None` for a `reward` or `cost` that the Task computes itself.
+    """One step of the real system; `reward` or `cost` is None if the Task computes it.
 
     `obs` [D], `action` [A] (a scalar for a single discrete choice), `reward` [], `cost` [C] (one number for each
     constraint, 0 if satisfied) and `next_obs` [D]. Leading axes, such as N logged steps, may be added to every field.
@@ -80,7 +80,7 @@ class Trajectory(NamedTuple):
     Leading axes are seeds × episodes × time, [S, E, T]; `jax.tree.map` takes one seed, episode or step of all fields.
     `obs` […, D], `action` […, A], `reward` […], `cost` […, C] and `next_obs` […, D] are as in `Transition`. The masks
     `terminated`, `truncated`, `stopped`, `valid` and `learnable` […] are true where they apply; after the end of an
-    episode all fields are padding. `aux` is what the method's `act` returned with each action.
+    episode all fields are padding. `aux` holds the values that the method's `act` returned with each action.
 
     Example:
         >>> task = guss.make_task("safe-toy")
@@ -93,15 +93,15 @@ class Trajectory(NamedTuple):
 
     obs: Float[AnyArray, "*lead D"]
     action: Shaped[AnyArray, "..."]
-    reward: Float[AnyArray, "*lead"]  # None in data that do not have it
-    cost: Float[AnyArray, "*lead C"]  # None in data that do not have it
+    reward: Float[AnyArray, "*lead"]  # None if the data do not have it
+    cost: Float[AnyArray, "*lead C"]  # None if the data do not have it
     next_obs: Float[AnyArray, "*lead D"]
     terminated: Bool[AnyArray, "*lead"]  # the system ended the episode with this step
     truncated: Bool[AnyArray, "*lead"]  # the episode ended with this step for another reason: time limit, failure
     stopped: Bool[AnyArray, "*lead"]  # a hard limit was violated in this step, which ended the episode
     valid: Bool[AnyArray, "*lead"]  # the step took place
     learnable: Bool[AnyArray, "*lead"]  # dynamics may be learned from it: valid, and not marked `info["skip"]`
-    aux: PyTree = ()  # what the method's `act` returned beside the action; () if actions were random
+    aux: PyTree = ()  # values that the method's `act` returned with the action; () if actions were random
 
     @property
     def done(self) -> Bool[AnyArray, "*lead"]:
@@ -110,7 +110,7 @@ class Trajectory(NamedTuple):
 
     @property
     def lengths(self) -> Int[AnyArray, "*lead"]:
-        """Steps of each episode: the time axis is summed over."""
+        """Steps of each episode, a sum over the time axis."""
         return self.valid.sum(axis=-1)
 
 
@@ -147,10 +147,10 @@ class Outcomes(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What planners compare. Lower `hard`, then lower `cost`, then higher `reward` is better; all three are finite.
+    """Scores of plans. Lower `hard`, then lower `cost`, then higher `reward` is better; all three are finite.
 
-    All fields are [N], one number for each plan. `cell` is the behaviour cell, `finite` is false where the prediction
-    was not finite, `outside` is true where the descriptor lay beyond the grid.
+    All fields are [N], one number for each plan. `cell` is the behaviour cell, `finite` is false if the prediction was
+    not finite, `outside` is true if the descriptor lay beyond the grid.
 
     Example:
         >>> zero, no = jnp.zeros(2), jnp.zeros(2, bool)
@@ -164,7 +164,7 @@ class Scores(NamedTuple):
     reward: Float[Array, "*lead"]  # sum over the plan
     cell: Int[Array, "*lead"]  # behaviour cell
     finite: Bool[Array, "*lead"]  # False: the prediction was not finite, the plan must not be chosen
-    outside: Bool[Array, "*lead"]  # the descriptor lay beyond its bounds and was put in a border cell
+    outside: Bool[Array, "*lead"]  # the descriptor lay beyond its bounds and was assigned to a border cell
 
     @property
     def safe(self) -> Bool[Array, "*lead"]:
@@ -176,14 +176,15 @@ class Scores(NamedTuple):
 
 
 class Model(eqx.Module):
-    """Predicts what will happen. A model is a pytree: its arrays may change without recompiling a plan.
+    """Predicts the next state. A model is a pytree: its arrays may change without recompiling a plan.
 
-    A learned model has three methods: `create` makes it untrained, `fit` learns from transitions, `predict` gives the
-    next state. Write them for one seed, one transition and one particle; `vmap` adds the other axes. Decorate the class
-    with `guss.register_model("name")`; fields made with `guss.setting` become flags such as `--model.ridge`.
+    A learned model has three methods: `create` returns an untrained model, `fit` learns from transitions, `predict`
+    returns the next state. Write them for one seed, one transition and one particle; `vmap` adds the other axes.
+    Decorate the class with `guss.register_model("name")`; fields made with `guss.setting` become flags such as
+    `--model.ridge`.
 
-    A state is the observation itself, unless the model overrides `encode` and `decode` to keep more than one
-    observation shows. `create` and `fit` raise GussError where a class does not override them.
+    A state is the observation itself, unless the model overrides `encode` and `decode` to store more than one
+    observation contains. `create` and `fit` raise GussError if a class does not override them.
 
     Example:
         >>> class Still(guss.Model):
@@ -199,19 +200,19 @@ class Model(eqx.Module):
     @classmethod
     def create(cls, task: Any, key: PRNGKeyArray, **settings: Any) -> Model:
         """An untrained model for a Task. `settings`: a value for each of the model's settings."""
-        raise GussError(f"the model {cls.__name__} has no `create(task, key, **settings)`: it cannot be made by name")
+        raise GussError(f"the model {cls.__name__} has no `create(task, key, **settings)`: add one to use it by name")
 
     @classmethod
     def learns(cls) -> bool:
-        """Whether the model has a `fit` of its own; one that has none is used as `create` makes it."""
+        """Whether the class overrides `fit`; a model that does not is used as `create` returns it."""
         return cls.fit is not Model.fit
 
     def fit(self, fresh: Any, data: Data, key: PRNGKeyArray, settings: Any, pace: Pace) -> tuple[Model, FitReport]:
-        """Fit to the transitions of one seed (TRAIN of Alg. 1); return the fitted model and how good it is.
+        """Fit to the transitions of one seed (TRAIN of Alg. 1); return the fitted model and a report on it.
 
-        `fresh` is the untrained model, to start from where `settings.warm_start` is false. `settings` are FitSettings,
-        `guss.models.training.split_rows(data, settings)` says which rows to train on and which to hold out, and
-        `guss.models.evaluation.evaluate_model` makes the report. `pace` limits gradient training; a closed form
+        `fresh` is the untrained model, to start from if `settings.warm_start` is false. `settings` are FitSettings,
+        `guss.models.training.split_rows(data, settings)` returns the rows to train on and those to hold out, and
+        `guss.models.evaluation.evaluate_model` creates the report. `pace` limits gradient training; a closed-form fit
         ignores it. The fitted model has the same structure and shapes as this one.
         """
         raise GussError(f"the model {type(self).__name__} has no `fit`: it cannot learn from data")
@@ -223,11 +224,11 @@ class Model(eqx.Module):
 
     @property
     def plain_state(self) -> bool:
-        """Whether a state is an observation and nothing more."""
+        """Whether a state is just an observation."""
         return type(self).encode is Model.encode
 
     def encode(self, obs: Float[Array, "D"]) -> PyTree:
-        """The state that belongs to an observation."""
+        """The state for an observation."""
         return obs
 
     def decode(self, state: PyTree) -> Float[Array, "D"]:
@@ -238,36 +239,36 @@ class Model(eqx.Module):
     def predict(
         self, state: PyTree, action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
     ) -> PyTree:
-        """The next state, for one particle (0 … P − 1) of one plan. All plans of a search are given the same keys."""
+        """The next state, for one particle (0 … P − 1) of one plan. All plans of a search use the same keys."""
 
     def outcomes(self, task: Any, rollout: Rollout) -> Outcomes:
-        """Reward, cost and descriptor of a predicted trajectory [H, …]: the Task's, unless the model learned them."""
+        """Reward, cost and descriptor of a predicted trajectory [H, …], by the Task's functions unless learned."""
         return task.outcomes(rollout)
 
     def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""] | None:
-        """1 where a state is far from everything the model was fitted to, else 0; None: the model cannot say."""
+        """1 if an observation is far from all training data, else 0; None: the model does not support this."""
         return None
 
     def prepare(self) -> tuple[Model, Literal[0] | None]:
-        """The model in the layout in which plans roll it out, and the axis of its arrays along which particles lie.
+        """The model in the layout for rollouts, and the particle axis of its arrays.
 
-        Called once per plan. Override it where predictions are faster in another layout. None: all particles share
-        the arrays.
+        Called once per plan. Override it if predictions are faster in another layout. None: all particles share the
+        arrays.
         """
         return self, None
 
     def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]] | None:
-        """Shift and scale that standardise observations, where the model was fitted to some."""
+        """Shift and scale that standardise observations; None if the model was not fitted to any."""
         return None
 
     def mean_model(self) -> Model:
-        """The same model without its noise, one particle for each ensemble member: to evaluate its predictions."""
+        """A copy without noise, with one particle per ensemble member, to evaluate predictions."""
         return self
 
     def as_ensemble(self, ensemble: Callable[[Model], Model]) -> Model:
-        """This model as an ensemble, where every array has a leading axis of members: `ensemble(self)`.
+        """This model as an ensemble, in which every array has a leading axis of members: `ensemble(self)`.
 
-        Override it where only a part of the model should differ between members.
+        Override it if only a part of the model should differ between members.
         """
         return ensemble(self)
 
@@ -275,8 +276,8 @@ class Model(eqx.Module):
 def setting(default: Any, help: str) -> Any:
     """A setting of a planner, method or model: a static field that becomes a flag, such as `--model.ridge`.
 
-    `default`: its value where none is given, which also shows the type. `help`: a sentence for `guss list --settings`.
-    Returns what belongs behind the `=` of a field in the class body.
+    `default`: the default value, of the annotated type. `help`: a sentence for `guss list --settings`. Returns the
+    value to assign to a field in the class body.
 
     Example:
         >>> class Flat(guss.Model):
@@ -295,12 +296,12 @@ def settings_of(cls: type[Any]) -> dict[str, dataclasses.Field[Any]]:
 
 
 class Planner(eqx.Module):
-    """What to do now. Subclass it, add settings, write five functions for one state; the engine does the rest.
+    """Chooses actions. Subclass it, add settings and write the methods for one state; the engine does the rest.
 
     The engine compiles a whole plan: `init`, then per generation `ask` → roll out with `act` → `tell`, then `best`.
-    A generation is a pytree of candidates with a leading axis N. Planners that learn from one plan to the next keep
-    what they need in a `memory`. `interface`: the Task's observations and actions. `horizon`: H. `budget`: M; a
-    `schedule` that does not sum to it raises GussError. `examples/own_planner.py` is a whole planner.
+    A generation is a pytree of candidates with a leading axis N. Planners that carry results over to the next
+    plan store them in a `memory`. `interface`: the Task's observations and actions. `horizon`: H. `budget`: M; a
+    `schedule` that does not sum to it raises GussError. `examples/own_planner.py` is a complete planner.
 
     Example:
         >>> planner = guss.make_planner("guss", guss.make_task("safe-toy"), horizon=5, budget=100)
@@ -313,12 +314,12 @@ class Planner(eqx.Module):
     budget: int = eqx.field(static=True, kw_only=True)
 
     objective: eqx.AbstractClassVar[Literal["nothing", "reward", "penalty", "cost"]]
-    """What the planner looks at: nothing (acts blindly), reward alone, reward less a price on cost (hard violations
-    first), or cost first and reward second."""
+    """What the planner optimises: nothing (random actions), only reward, reward minus a penalty on cost (after hard
+    violations), or cost first and reward second."""
     keeps_archive: ClassVar[bool] = False
     """Whether the search state is an archive with the best plan of each behaviour cell."""
     over_particles: ClassVar[Literal["worst", "mean"]] = "worst"
-    """How a plan's cost is counted where particles differ: by the worst of them, or by their mean."""
+    """How a plan's cost is aggregated over particles: their maximum, or their mean."""
 
     def __check_init__(self) -> None:
         if self.horizon < 1:
@@ -341,16 +342,16 @@ class Planner(eqx.Module):
         """The search state before the first generation."""
 
     def draws(self, key: PRNGKeyArray, num: int) -> PyTree:
-        """What `ask` is given for chance: the key itself, or random numbers drawn from it.
+        """Random input of `ask`: the key itself, or random numbers drawn from it.
 
-        They cannot depend on the state, so the engine draws those of many generations at once, which is far quicker
-        than a little in each.
+        The numbers cannot depend on the state, so the engine draws those of many generations at once, which is much
+        faster than drawing in each generation.
         """
         return key
 
     @abstractmethod
     def ask(self, state: PyTree, draws: PyTree, num: int) -> PyTree:
-        """The next generation: `num` candidates. `draws` is a random key, or what the planner's own `draws` made."""
+        """The next generation: `num` candidates. `draws` is the result of `Planner.draws`, by default a key."""
 
     @abstractmethod
     def act(self, candidate: PyTree, obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
@@ -362,26 +363,26 @@ class Planner(eqx.Module):
 
     @abstractmethod
     def best(self, state: PyTree) -> PyTree:
-        """The candidate to act with."""
+        """The candidate to execute."""
 
     def best_scores(self, state: PyTree) -> Scores | None:
-        """The scores of `best` where they are known as evaluated; otherwise it is rolled out once more."""
+        """The scores of `best` if the search evaluated it; None: the engine rolls it out once more."""
         return None
 
     def reserve(self, state: PyTree) -> PyTree | None:
-        """A second candidate, for planners whose `best` is not one of those evaluated (the mean of a distribution).
+        """A second candidate, for planners whose `best` was not evaluated (the mean of a distribution).
 
-        The engine acts with it if the best one's prediction is not finite, or, for planners that judge cost or put
-        a price on it, if the best one is predicted to be less safe.
+        The engine executes it if the prediction of `best` is not finite, or, for planners that consider or penalise
+        cost, if `best` is predicted to be less safe.
         """
         return None
 
     def first_memory(self) -> PyTree:
-        """What `init` is given for the first plan of an episode."""
+        """The memory that `init` receives for the first plan of an episode."""
         return ()
 
     def memory(self, state: PyTree) -> PyTree:
-        """What `init` is given for the next plan; same structure as `first_memory`."""
+        """The memory that `init` receives for the next plan; same structure as `first_memory`."""
         return ()
 
     def occupancy(self, state: PyTree) -> Int[Array, ""]:

@@ -1,4 +1,4 @@
-"""Whether code that is not part of guss may run. Reports, packs and exports only read files: within them it may not."""
+"""Whether user code may be imported: reports, packs and exports only read files, and forbid it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _reader: ContextVar[str | None] = ContextVar("reader", default=None)
 
 @contextmanager
 def no_user_code(reader: str) -> Iterator[None]:
-    """Within it (or in a function decorated by it) guss imports no module, entry point or environment of anyone else.
+    """Context manager and decorator: inside it, guss imports no module, entry point or environment of users.
 
-    Registries hold the bundled names alone, and `check_user_code` raises. `reader` says who asks, as "a report".
+    Registries contain only bundled names, and `check_user_code` raises. `reader` names the caller, such as "a report".
     """
     token = _reader.set(reader)
     try:
@@ -25,11 +25,11 @@ def no_user_code(reader: str) -> Iterator[None]:
 
 
 def user_code_allowed() -> bool:
-    """Whether code that is not part of guss may be imported here."""
+    """Whether user code may be imported here."""
     return _reader.get() is None
 
 
 def check_user_code(what: str) -> None:
-    """Raise where `what`, which is not part of guss, must not be imported."""
+    """Raise GussError if user code must not be imported here; `what` names it."""
     if not user_code_allowed():
         raise GussError(f"{what} is not part of guss, and {_reader.get()} imports no other code")

@@ -1,9 +1,9 @@
-"""Plain values (TOML, JSON, flags, keyword arguments) as the types of a dataclass, or an error that names the entry.
+"""Converts plain values (TOML, JSON, flags, arguments) to the types of a dataclass; errors name the entry.
 
-build(FitSettings, {"batch": "50"}, "fit")      GussError: fit.batch must be a whole number, got '50' (str)
+build(FitSettings, {"batch": "50"}, "fit")      GussError: fit.batch must be an integer, got '50' (str)
 
-Whole numbers pass as floats, lists as tuples, NumPy scalars as numbers; `True` is not a number. Numbers are finite, and
-whole ones fit 32 bits, as everything compiled does. Which of them make sense is checked by each dataclass itself.
+Integers are accepted as floats, lists as tuples, NumPy scalars as numbers; `True` is not a number. Numbers must be
+finite, and integers must fit 32 bits, as in compiled programs. Each dataclass checks its own ranges.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ T = TypeVar("T")
 MAX_INT = 2**31 - 1
 MAX_SECONDS = 1e8
 WORDS: dict[Any, str] = {
-    int: "a whole number",
+    int: "an integer",
     float: "a finite number",
     bool: "true or false",
     str: "text",
-    types.NoneType: "nothing",
+    types.NoneType: "none",
 }
-PLURALS = {int: "whole numbers", float: "finite numbers", bool: "true or false", str: "texts"}
+PLURALS = {int: "integers", float: "finite numbers", bool: "true or false", str: "texts"}
 
 
 def types_of(cls: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def _types_of(cls: Any) -> dict[str, Any]:
 
 @functools.cache
 def field_docs(cls: Any) -> dict[str, str]:
-    """What a dataclass says about its fields: `metadata["help"]`, or the text below the field in its source."""
+    """Documentation of a dataclass's fields: `metadata["help"]`, or the text below the field in its source."""
     found: dict[str, str] = {}
     for base in reversed([each for each in cls.__mro__ if dataclasses.is_dataclass(each)]):
         found |= {field.name: field.metadata["help"] for field in dataclasses.fields(base) if "help" in field.metadata}
@@ -70,7 +70,7 @@ def field_docs(cls: Any) -> dict[str, str]:
 
 
 def changed_fields(instance: Any) -> dict[str, Any]:
-    """Fields of a dataclass that differ from their defaults; those of nested dataclasses as tables."""
+    """Fields of a dataclass that differ from their defaults; nested dataclasses as tables."""
     found: dict[str, Any] = {}
     for field in dataclasses.fields(instance):
         value, default = getattr(instance, field.name), field.default
@@ -94,7 +94,7 @@ def build(cls: type[T], values: Any, what: str) -> T:
 def checked(
     kinds: Mapping[str, Any], values: Any, what: str, title: str | None = None, required: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """A table of plain values, each as the type of that name in `kinds`; `title`: what it is in a sentence.
+    """A table of plain values, each converted to its type in `kinds`; `title` describes the table in errors.
 
     `required`: entries that a table written by guss always has.
     """
@@ -104,7 +104,7 @@ def checked(
         if not isinstance(name, str) or name not in kinds:
             raise UnknownNameError(f"setting of {title or what}", str(name), kinds)
     if missing := [name for name in required if name not in values]:
-        raise GussError(f"{what} has no {', '.join(missing)}; it was not written by this program, or is damaged")
+        raise GussError(f"{what} has no {', '.join(missing)}; it was not written by guss, or is damaged")
     return {name: convert(value, kinds[name], f"{what}.{name}") for name, value in values.items()}
 
 
@@ -115,7 +115,7 @@ def check_fields(instance: Any, what: str) -> None:
 
 
 def convert(value: Any, kind: Any, entry: str) -> Any:
-    """`value` as that type; `entry` names it in errors, such as `model.hidden[1]`."""
+    """`value` converted to that type; `entry` names it in errors, such as `model.hidden[1]`."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
@@ -153,7 +153,7 @@ def _is(value: Any, kind: Any) -> bool:
 
 def _plain(value: Any, kind: Any, entry: str) -> Any:
     if kind is int and abs(int(value)) > MAX_INT:
-        raise GussError(f"{entry} must be a whole number of 32 bits, at most {MAX_INT}, got {received(value)}")
+        raise GussError(f"{entry} must be an integer of 32 bits, at most {MAX_INT}, got {received(value)}")
     if kind is float and not math.isfinite(_as_float(value)):
         raise GussError(f"{entry} must be a finite number, got {received(value)}")
     return None if value is None else kind(value)
@@ -180,9 +180,9 @@ def _one_of(value: Any, kind: Any, entry: str) -> Any:
 
 
 def check_ranges(instance: Any, what: str, **ranges: str) -> None:
-    """Refuse fields that are not in their interval, such as `gamma="[0, 1]"` or `rate="(0, inf)"`.
+    """Raise GussError for fields outside their interval, such as `gamma="[0, 1]"` or `rate="(0, inf)"`.
 
-    Every entry of a tuple or a table is checked; None passes.
+    Every entry of a tuple or a table is checked; None is accepted.
     """
     for name, interval in ranges.items():
         value = getattr(instance, name)
@@ -198,7 +198,7 @@ def check_ranges(instance: Any, what: str, **ranges: str) -> None:
 
 
 def type_text(kind: Any) -> str:
-    """A type as errors say it."""
+    """A type as text for errors."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(type_text(each) for each in arguments)
@@ -212,14 +212,14 @@ def type_text(kind: Any) -> str:
 
 
 def received(value: Any) -> str:
-    """What came instead, short enough for a line."""
+    """A received value and its type, short enough for a line."""
     if isinstance(value, int) and abs(value) > 2**64:
         return f"a number of {value.bit_length()} bits"
     return f"{reprlib.repr(value)} ({type(value).__name__})"
 
 
 def plain(values: Any) -> Any:
-    """Numbers as JSON has them, rounded; what is not finite is None."""
+    """Numbers for JSON, rounded; non-finite numbers become None."""
 
     def known(x: Any) -> Any:
         if isinstance(x, list):
@@ -230,7 +230,7 @@ def plain(values: Any) -> Any:
 
 
 def check_seconds(value: Any, what: str) -> float:
-    """A time that clocks of threads can wait for."""
+    """Check a timeout, which must be one that threads can wait for."""
     seconds = convert(value, float, what)
     if not 0.0 < seconds <= MAX_SECONDS:
         raise GussError(f"{what} must be a number of seconds, more than 0 and at most {MAX_SECONDS:g}, got {value}")
@@ -238,7 +238,7 @@ def check_seconds(value: Any, what: str) -> float:
 
 
 def check_seed(seed: Any, what: str = "the seed") -> int:
-    """A seed: random keys are made of 32-bit integers, and environments take none below 0."""
+    """Check a seed: random keys need 32-bit integers, and environments reject negative ones."""
     if not _is(seed, int) or not 0 <= int(seed) <= MAX_INT:
-        raise GussError(f"{what} must be a whole number from 0 to {MAX_INT}, got {received(seed)}")
+        raise GussError(f"{what} must be an integer from 0 to {MAX_INT}, got {received(seed)}")
     return int(seed)

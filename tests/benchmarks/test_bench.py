@@ -58,9 +58,9 @@ def test_a_worker_that_fails_is_told(capfd):
     [
         (
             "#!/bin/sh\necho 0.0.1\n",
-            r"guss runs with jax [\d.]+, its peers with jax 0\.0\.1: their times would not compare",
+            r"guss runs with jax [\d.]+, its peers with jax 0\.0\.1: their times are not comparable",
         ),
-        (None, "is not a Python with the peers and their JAX .*No such file"),
+        (None, "is not a Python interpreter with the peers and JAX .*No such file"),
     ],
 )
 def test_peers_with_another_jax_are_not_compared(tmp_path, python, message):

@@ -94,7 +94,7 @@ def test_the_summary_has_a_row_for_every_cost(tmp_path):
     assert "1.500 ± 0.250" in shown
     assert "had random actions" not in shown
     print_run_summary(console, [summary(mar_episodes=7, mar_random_episodes=6)], [])
-    assert "guss: 6 of 7 episodes counted in MAR had random actions" in console.file.getvalue()
+    assert "guss: 6 of the 7 episodes of MAR had random actions" in console.file.getvalue()
     evaluated = {"trained_episodes": 4, "episodes": 2, "seeds": 1, "ends_early": True, "steps": [17.0, None]}
     evaluated |= {"return": [34.25, None], "mean_reward": [2.0, None], "unsafe_pct": [2.0, None]}
     evaluated |= {"unsafe_pct_by_cost": {"too_hot": [1.5, None]}, "worst_episode_unsafe_pct": 4.0}

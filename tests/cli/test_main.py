@@ -85,7 +85,7 @@ def write(folder, name, text):
 
 
 def test_help_answers_at_once():
-    """Nothing heavy is imported, and an answer takes under half a second of computing, in one of five at the latest."""
+    """Nothing heavy is imported, and an answer takes at most 0.4 s of CPU time, in one of five at the latest."""
     code = (
         "import sys, guss.cli.main; sys.argv = ['guss', '--help']\ntry: guss.cli.main.main()\nexcept SystemExit: pass\n"
     )
@@ -94,12 +94,12 @@ def test_help_answers_at_once():
     assert process.stderr.strip() == "[]"
     assert "reproduce" in process.stdout
     seconds = []
-    while len(seconds) < 5 and min(seconds, default=1.0) >= 0.5:
+    while len(seconds) < 5 and min(seconds, default=1.0) >= 0.4:
         start = os.times()
         subprocess.run([sys.executable, "-m", "guss", "--help"], capture_output=True, check=True)
         end = os.times()
         seconds.append(end.children_user + end.children_system - start.children_user - start.children_system)
-    assert min(seconds) < 0.5
+    assert min(seconds) < 0.4
 
 
 def test_every_public_name_can_be_imported():
@@ -166,7 +166,7 @@ def error_of(process):
         (["plan", "--env", "safe-toi"], "unknown environment 'safe-toi'. Did you mean 'safe-toy'?"),
         (["plan", "--horizon", "0"], "horizon must be at least 1 step, got 0"),
         (["plan", "--budget", "10"], "budget of 10 plans is smaller than the 25 initial policies"),
-        (["plan", "--obs", "1"], "an observation has shape (2,), got (1,)"),
+        (["plan", "--obs", "1"], "an observation must have shape (2,), got (1,)"),
         (["plan", "--method.num-nwe", "3"], "has no flag --method.num-nwe: did you mean --method.num-new"),
         (["plan", "--env", "tasks.py:wrong_cost"], "the cost of constraint 'limit'"),
         (["plan", "--env", "tasks.py:wrong_bounds"], "descriptor bounds of dimension 0 must be finite with low < high"),
@@ -225,7 +225,7 @@ def test_a_planner_in_a_file_of_ones_own_works_by_decorator(guss_command, tmp_pa
     found = json.loads(guss_command("list", "--json", "--plugin", "my_planner.py", check=0).stdout)
     (mine,) = [p for p in found["planners"] if p["name"] == "stay"]
     assert mine["summary"] == "Always the same action."
-    assert mine["settings"] == {"value": {"type": "a whole number", "default": 0, "help": "the action to repeat"}}
+    assert mine["settings"] == {"value": {"type": "an integer", "default": 0, "help": "the action to repeat"}}
     words = ("plan", "--method", "stay", "--plugin", "my_planner", "--method.value", "1", "--horizon", "4", "--json")
     assert json.loads(guss_command(*words, check=0).stdout)["action"] == [1, 1]
     guss_command("reproduce", "toy", *TOY, "--methods", "rs", "stay", "--plugin", "my_planner.py", check=0)

@@ -84,7 +84,7 @@ def test_a_small_table_with_all_that_belongs_to_it(guss_here, tiny, tmp_path):
     table = json.loads((tmp_path / "out" / "report" / "table.json").read_text())["safe_pendulum"]
     assert {name: (row["seeds"], row["episodes"]) for name, row in table.items()} == {"random": (1, 2), "rs": (1, 2)}
     assert (tmp_path / "out" / "report" / "figures" / "states-safe-pendulum.png").exists()
-    assert "one seed only of RS, Random" in process.stdout
+    assert "only one seed of RS, Random" in process.stdout
     assert str(Path("out/report/report.html")) in process.stdout
 
 
@@ -149,7 +149,7 @@ def test_what_fails_is_told_at_the_end_and_the_rest_is_reported(table1, tmp_path
     (home / "checkpoints").mkdir()
     (home / "checkpoints" / "ep000001.ckpt").write_bytes(b"no")
     process, calls = table1(*words, check=2)
-    assert "guss: error: 1 jobs did not finish; repeat the command to retry them:" in process.stderr
+    assert "guss: error: 1 jobs failed; repeat the command to retry them:" in process.stderr
     assert (
         f"guss: error: {Path('out') / home.name / 'checkpoints' / 'ep000001.ckpt'} is not a checkpoint"
         in process.stderr
@@ -173,7 +173,7 @@ def test_an_interruption_says_how_to_go_on(table1, monkeypatch):
 
     monkeypatch.setattr(Batch, "run", stop)
     process, calls = table1(*PENDULUM, "--methods", "random", check=130)
-    assert process.stderr.endswith("interrupted; what was finished is kept; the same command resumes from here\n")
+    assert process.stderr.endswith("interrupted; finished episodes are kept; the same command resumes from here\n")
     assert calls == []
 
 

@@ -70,7 +70,7 @@ def test_a_setting_of_a_custom_planner_is_a_flag_an_entry_of_a_preset_and_stored
     listed = json.loads(guss_here("list", "--json", "--plugin", "mine.py", check=0).stdout)["planners"]
     (mine,) = [each for each in listed if each["name"] == "mine"]
     assert mine["settings"]["strides"] == {
-        "type": "a list of whole numbers", "default": [1, 2], "help": "how far it strides",
+        "type": "a list of integers", "default": [1, 2], "help": "how far it strides",
     }  # fmt: skip
 
 

@@ -150,5 +150,5 @@ def test_a_task_with_other_bounds_than_its_environment_is_refused():
 def test_whole_numbers_are_not_made_by_cutting():
     checker = InputChecker(make_task(ACTIONS["discrete"]))
     for action in (1.7, 2**32 + 1, 4, -1):
-        with pytest.raises(GussError, match="must be whole numbers between 0 and 3, got"):
+        with pytest.raises(GussError, match="must be integers between 0 and 3, got"):
             checker.action(action, "a step")

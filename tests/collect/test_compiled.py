@@ -54,7 +54,7 @@ def test_a_second_episode_compiles_nothing():
 
 
 def test_what_cannot_be_run_is_told():
-    with pytest.raises(GussError, match="steps_per_call must divide the episode: got 4 for 6 steps"):
+    with pytest.raises(GussError, match="steps_per_call must divide an episode's 6 steps, got 4"):
         run(steps_per_call=4)
     task = make_task(ACTIONS["continuous"]).replace(reset=None)
     planner = make_planner("rs", task, horizon=2, budget=5)

@@ -117,7 +117,7 @@ def test_folders_are_read_in_order(tmp_path):
     (tmp_path / "run" / "traces").mkdir(parents=True)
     with pytest.raises(GussError, match=r"no traces in .*/run/traces; looked for .npz, .csv, .parquet"):
         read_traces([tmp_path / "run"])
-    with pytest.raises(GussError, match="no file with logged data was named"):
+    with pytest.raises(GussError, match="no file with logged data was given"):
         read_traces([])
 
 
@@ -129,16 +129,16 @@ def test_one_column_may_stand_for_a_plain_number(tmp_path):
     assert action.shape == (2,)
     assert action.dtype == np.int32
     data = as_dataset(tmp_path, obs=obs, action=np.asarray([0.5, 1.0]), next_obs=obs)
-    with pytest.raises(GussError, match=r"must be whole numbers between 0 and 2, got 0.5 in row 0"):
+    with pytest.raises(GussError, match=r"must be integers between 0 and 2, got 0.5 in row 0"):
         InputChecker(task).rows(data)
 
 
 BAD = {
     "obs_0,action_0\n1,2\n3,x\n": r"line 3, column 'action_0': expected a number, got 'x'",
     "obs_0,action_0\n1,\n3,1\n": r"line 2, column 'action_0': expected a number, got ''",
-    "obs_0,action_0\n1,2\n3\n": r"line 3: 1 values, but the first line names 2",
+    "obs_0,action_0\n1,2\n3\n": r"line 3: 1 values, but the header has 2 columns",
     "a,b\n1,2\n": r"has the columns a, b; a trace needs obs_0.*--columns obs=NAME",
-    "obs_0,obs_2,action\n1,2,3\n": "must count from 0 without a gap, got obs_0, obs_2",
+    "obs_0,obs_2,action\n1,2,3\n": "must be numbered from 0 without gaps, got obs_0, obs_2",
     "obs,action,obs\n1,2,3\n": "a name of its own",
     "obs,action\n": "is empty",
     "obs,action\n1,2\n": "has no next_obs, and no episode of two rows",
@@ -176,7 +176,7 @@ def test_files_that_are_not_traces_are_told(tmp_path):
         read_trace(tmp_path / "log.csv", {"obs": ["temprature"]})
     with pytest.raises(GussError, match="unknown part of a trace 'obz'"):
         read_trace(tmp_path / "log.csv", {"obz": ["obs"]})
-    with pytest.raises(GussError, match="reward is one column"):
+    with pytest.raises(GussError, match="reward must be one column"):
         read_trace(tmp_path / "log.csv", {"reward": ["obs", "action"]})
 
 
@@ -258,8 +258,8 @@ def test_costs_go_to_the_constraints_of_their_names(tmp_path, ending):
         (("", "wet"), "has the columns cost, cost_wet, of more than one kind; .*--columns cost=NAME,NAME"),
         (("0", "wet"), "has the columns cost_0, cost_wet, of more than one kind; keep cost, or cost_0, "),
         (("", "0"), "has the columns cost, cost_0, of more than one kind"),
-        (("0", "2"), "must count from 0 without a gap"),
-        (("0", "00"), "must count from 0 without a gap"),
+        (("0", "2"), "must be numbered from 0 without gaps"),
+        (("0", "00"), "must be numbered from 0 without gaps"),
     ],
 )
 def test_costs_whose_names_do_not_say_which_they_are_are_refused(tmp_path, ending, names, words):
@@ -274,7 +274,7 @@ def test_a_part_is_of_one_kind_of_columns(tmp_path):
     with pytest.raises(GussError, match="has the columns obs, obs_0, of more than one kind; keep obs, or obs_0, "):
         read_trace(tmp_path / "log.csv")
     assert read_rows(tmp_path / "log.csv", {"obs": ["obs_0"]}).obs.tolist() == [[2.0]]
-    with pytest.raises(GussError, match="obs is columns that differ, got obs, obs"):
+    with pytest.raises(GussError, match="obs must be distinct columns, got obs, obs"):
         read_trace(tmp_path / "log.csv", {"obs": ["obs", "obs"]})
 
 
@@ -288,7 +288,7 @@ def test_an_array_may_be_named_like_a_column(tmp_path):
     with pytest.raises(GussError, match=r"the columns of obs must be of one length, got the shapes \(2,\), \(3,\)"):
         read_trace(tmp_path / "log.npz")
     np.savez(tmp_path / "log.npz", **PARTS, cost_hot=np.zeros((3, 2)))
-    with pytest.raises(GussError, match=r"cost_hot must have one number a row, got \(3, 2\)"):
+    with pytest.raises(GussError, match=r"cost_hot must have one number per row, got \(3, 2\)"):
         read_trace(tmp_path / "log.npz")
 
 
@@ -346,7 +346,7 @@ def test_an_agent_and_a_run_start_from_costs_by_name(tmp_path, monkeypatch):
         ({"cost": [0, 1, -1]}, "cost of the trace must be 0 or more .* got -1.0 in row 2, constraint 'hot'"),
         ({"cost": ["a", "b", "c"]}, "cost must hold numbers, got <U1"),
         ({"reward": [0, 1e300, 1]}, "reward of the trace is not finite in row 1"),
-        ({"episode": np.zeros((3, 2))}, r"episode must have one number a row, got shape \(3, 2\)"),
+        ({"episode": np.zeros((3, 2))}, r"episode must have one number per row, got shape \(3, 2\)"),
     ],
 )
 def test_marks_and_costs_that_mean_nothing_are_refused(tmp_path, columns, words):

@@ -101,8 +101,8 @@ def test_a_good_environment_is_described(good):
     assert "vectors of 2 numbers" in texts(good, "fact", "observations")
     assert "1 continuous: 0 to 1" in texts(good, "fact", "actions")
     assert "the same seed starts at the same observation, others start elsewhere" in texts(good, "fact", "seeding")
-    assert "lead the same way, over 40 steps" in texts(good, "fact", "determinism")
-    assert "3 random ones of 40 steps" in texts(good, "fact", "episodes")
+    assert "give the same observations, over 40 steps" in texts(good, "fact", "determinism")
+    assert "3 random episodes of 40 steps" in texts(good, "fact", "episodes")
     learned = {f.topic for f in good if f.kind == "learned"}
     assert learned == {"reward", "cost", "end of an episode", "behaviour", "dynamics"}
     assert "dimension 1 never changed" in texts(good, "risk", "observations")
@@ -110,7 +110,7 @@ def test_a_good_environment_is_described(good):
 
 def test_noise_is_found_and_answered_by_flags(good):
     """Whichever generator it is drawn from, in the environment or in a wrapper; else nothing is said."""
-    told = r"stochastic: .* differ from step 1 on, there by 0.0\S+ in \S.*--model.no-deterministic --model.particles 5"
+    told = r"stochastic: .* from step 1 on, by 0.0\S+ in \S.*--model.no-deterministic --model.particles 5"
     assert re.search(told, texts(good, "risk", "noise"))
 
     class Draught(gymnasium.Wrapper):
@@ -136,15 +136,15 @@ def test_an_environment_that_cannot_be_closed_is_a_risk():
     ("wrong", "kind", "told"),
     [
         ("seeding", "problem", "starts differently each time.*super\\(\\).reset\\(seed=seed\\)"),
-        ("noise", "problem", "the same seed and actions lead elsewhere, first at step 1: draw all noise"),
+        ("noise", "problem", "the same seed and actions give other observations, first at step 1: draw all noise"),
         ("silent", "problem", "every step must report it in .*; 90 of 120 steps did not"),
         ("raises", "problem", "step 79 .*|step \\d+.*: error: OSError: the fuse is blown"),
         ("nan", "problem", "not finite in episode 0, step 19"),
         ("nan cost", "problem", "episode 0, step 19: .*is not finite: nan"),
         ("unbounded", "risk", "are not bounded on both sides"),
         ("leaves", "risk", "dimension 0 leaves its bounds \\[0, 2\\]"),
-        ("deaf", "risk", "other actions changed nothing that is observed"),
-        ("counts", "risk", "whatever is above 0 counts as unsafe"),
+        ("deaf", "risk", "other actions do not change the observations"),
+        ("counts", "risk", "every value above 0 is unsafe"),
         ("ends", "fact", "ended early by the environment itself"),
     ],
 )
@@ -185,9 +185,9 @@ def test_functions_are_held_against_the_environment():
     first, second = wrong.split(" | ")
     assert "first on number 0: obs [" in first
     assert "action [" in first
-    assert "the function says" in first
+    assert "the function returns" in first
     assert "the cost function of 'cost' disagrees" in second
-    assert "the function says 1, the environment 0" in second
+    assert "the function returns 1, the environment 0" in second
 
 
 @pytest.mark.parametrize("name", ["safe-pendulum", "safe-acrobot", "safe-toy"])
@@ -207,7 +207,7 @@ def test_the_command_tells_and_fails_on_problems(guss_command, tmp_path):
     )
     here = {"PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))}
     fine = guss_command("check-env", "ovens.py:make_env", "--steps", 60, env=here, check=0)
-    assert "What will be learned" in fine.stdout
+    assert "Learned from data" in fine.stdout
     assert "Ready. Continue with: guss run --env ovens.py:make_env" in fine.stdout
     bad = guss_command("check-env", "ovens.py:make_bad", "--steps", 60, "--json", env=here, check=2)
     assert '"ready": false' in bad.stdout

@@ -158,7 +158,7 @@ def immediately(env):
 
 def test_an_environment_that_keeps_breaking_ends_the_run(tmp_path):
     name = add("slope-always", trouble=always)
-    told = f"fails in {MOST_FAILURES} episodes one after another .*RuntimeError: no power.*Episodes before are kept"
+    told = f"fails in {MOST_FAILURES} consecutive episodes .*RuntimeError: no power.*Earlier episodes are kept"
     with pytest.raises(GussError, match=told):
         run_one(config(name, episodes=9, method="random"), tmp_path, ORIGIN)
     (home,) = tmp_path.iterdir()

@@ -39,13 +39,13 @@ def plant(**more):
 def test_text_that_is_not_needed_is_mentioned_once_for_all_files(tmp_path):
     for i in range(3):
         write_csv(tmp_path / f"{i}.csv")
-    with pytest.warns(GussWarning, match=r"0\.csv: columns that hold no numbers are not used: when, note$") as caught:
+    with pytest.warns(GussWarning, match=r"0\.csv: columns without numbers are ignored: when, note$") as caught:
         data = read_traces([tmp_path], COLUMNS)
     assert len(caught) == 1
     assert data.trajectory.obs.shape == (33, 2)
     table = {"when": ["a", "b", None], "temperature": [1.0, 2.0, 3.0], "pressure": [1, 2, 3], "valve": [0.1, 0.2, 0.3]}
     pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "log.parquet")
-    with pytest.warns(GussWarning, match=r"log\.parquet: columns that hold no numbers are not used: when$"):
+    with pytest.warns(GussWarning, match=r"log\.parquet: columns without numbers are ignored: when$"):
         read_traces([tmp_path / "log.parquet"], COLUMNS)
 
 
@@ -95,8 +95,8 @@ def test_data_that_do_not_say_where_the_system_ended_are_warned_of_where_that_is
     ("names", "text"),
     [
         (("a",), "expected 2, one for each dimension, got 1"),
-        (("a", "a"), "must be different texts"),
-        (("a", " "), "must be different texts"),
+        (("a", "a"), "must be distinct, non-empty texts"),
+        (("a", " "), "must be distinct, non-empty texts"),
     ],
 )
 def test_names_that_do_not_fit_are_errors(names, text):

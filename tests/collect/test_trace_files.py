@@ -226,7 +226,8 @@ def test_a_limit_holds_for_all_files_together_and_can_be_raised(tmp_path, monkey
     assert read_traces([tmp_path]).num_rows == 180
     for word in ("2 GB", "0", "-1", "1e9"):
         monkeypatch.setenv("GUSS_MAX_DATA_BYTES", word)
-        with pytest.raises(GussError, match=f"GUSS_MAX_DATA_BYTES is a number of bytes in memory, .* got '{word}'"):
+        message = f"GUSS_MAX_DATA_BYTES must be a number of bytes in memory, .* got '{word}'"
+        with pytest.raises(GussError, match=message):
             read_trace(tmp_path / "0.npz")
     monkeypatch.delenv("GUSS_MAX_DATA_BYTES")
     assert MAX_DATA.value == 512 * MIB
@@ -278,16 +279,16 @@ def test_a_checkpoint_is_no_larger_in_memory_than_its_file(tmp_path):
     header = known | {"bytes": len(payload), "meta": {}}
     header["sha256"] = checkpoint._digest(header, payload)
     (tmp_path / "a.ckpt").write_bytes(json.dumps(header).encode() + b"\n" + payload)
-    with pytest.raises(GussError, match=rf"a\.ckpt has more than the limit of {len(payload)} bytes that its file has"):
+    with pytest.raises(GussError, match=rf"a\.ckpt has more than the limit of {len(payload)} bytes, its file size"):
         checkpoint.load(tmp_path / "a.ckpt", "run")
 
 
 def test_records_that_are_nested_too_deeply_are_refused(tmp_path):
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"[" * 10**6))
-    with pytest.raises(GussError, match="is not the maps of a run: it holds no JSON"):
+    with pytest.raises(GussError, match="is not the maps of a run: it is not JSON"):
         read_packed(tmp_path / "a.json.gz", "the maps of a run", 1, FIELDS)
     (tmp_path / "a.jsonl").write_bytes(b"[" * 10**6 + b"\n")
-    with pytest.raises(GussError, match="holds a line that is not JSON"):
+    with pytest.raises(GussError, match="is not JSON"):
         read_lines(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"{}\n")[:-5])
     with pytest.raises(GussError, match=r"a.jsonl.gz is damaged, or not compressed by gzip: .*ended before"):

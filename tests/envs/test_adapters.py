@@ -91,9 +91,9 @@ def test_actions_reach_the_environment_as_its_space_wants_them(space, known, act
 @pytest.mark.parametrize(
     ("space", "told"),
     [
-        (spaces.Text(5), "cannot be written as a vector of numbers.*TransformObservation"),
-        (spaces.Sequence(spaces.Discrete(2)), "cannot be written as a vector"),
-        (spaces.Dict({"word": spaces.Text(3)}), "cannot be written as a vector"),
+        (spaces.Text(5), "cannot be flattened to a vector.*TransformObservation"),
+        (spaces.Sequence(spaces.Discrete(2)), "cannot be flattened to a vector"),
+        (spaces.Dict({"word": spaces.Text(3)}), "cannot be flattened to a vector"),
         (spaces.Box(0, 255, (64, 64, 3), np.uint8), "12288 numbers.*not of images.*TransformObservation"),
     ],
     ids=["text", "sequence", "nested", "picture"],
@@ -158,7 +158,7 @@ def test_a_task_of_what_an_environment_says():
 
 
 def test_a_missing_cost_is_told_or_waived():
-    with pytest.raises(GussError, match=r"does not say what is unsafe: `info` has \['heat'\].*--without-cost"):
+    with pytest.raises(GussError, match=r"does not report a cost: `info` has \['heat'\].*--without-cost"):
         describe(Adapted(Room(info={"heat": 1})), "room")
     assert describe(Adapted(Room(info={"heat": 1})), "room", without_cost=True).constraints == ()
 
@@ -194,8 +194,8 @@ def test_names_are_ours_gymnasiums_or_the_users(tmp_path, monkeypatch):
     assert as_maker(pair)().observations.size == 3
     assert find_env("mine_here.py:task").make_task().name == "safe-pendulum"
     for name, told in {
-        "mine_here.py:env": "give a function that makes one, since every seed needs its own",
-        "mine_here.py:number": "must be a function that makes an environment, or a guss.Task, got int",
+        "mine_here.py:env": "pass a function that creates one, since every seed needs its own",
+        "mine_here.py:number": "must be a function that returns an environment, or a guss.Task, got int",
         "mine_here.py:wrong": "or a guss.Task, got int",
         "mine_here.py:make": "Did you mean 'make_env'",
         "safe-pendulm": "Did you mean 'safe-pendulum'",

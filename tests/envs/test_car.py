@@ -320,7 +320,7 @@ def test_bad_input_is_told():
         SafeCarGoalEnv(lidar="exponentail")
     with pytest.raises(GussError, match="rgb_array"):
         SafeCarGoalEnv(render_mode="human")
-    with pytest.raises(GussError, match="as many seeds"):
+    with pytest.raises(GussError, match="one per environment"):
         SafeCarGoalVectorEnv(2).reset(seed=[1])
 
 

@@ -65,9 +65,9 @@ MISTAKES = {
     "lambda: env(values=lambda good: sys.exit(3))": "fails on its first step: SystemExit: 3",
     "lambda: env(values=lambda good: stop())": "fails on its first step: KeyboardInterrupt",
     "lambda: env(first=lambda: sys.exit('bye'))": "fails on its first reset: SystemExit: bye",
-    "lambda: sys.exit(4)": "could not make its environment: SystemExit: 4",
-    "lambda: stop()": "could not make its environment: KeyboardInterrupt",
-    "lambda: fail()": "could not make its environment: RuntimeError: no power$",
+    "lambda: sys.exit(4)": "could not create its environment: SystemExit: 4",
+    "lambda: stop()": "could not create its environment: KeyboardInterrupt",
+    "lambda: fail()": "could not create its environment: RuntimeError: no power$",
     "lambda: None": "got NoneType: is a `return` missing",
     "lambda a, b=2: env()": r"called without arguments, and it takes \(a, b=2\)",
     "lambda: env(values=lambda good: (*good[:4], {'cost': None}))": r'step: info\["cost"\] must be one number.*None',
@@ -75,13 +75,13 @@ MISTAKES = {
     "lambda: env(values=lambda good: (*good[:4], {'cost': {}}))": r'first step: info\["cost"\] must be one number.*{}',
     "lambda: env(values=lambda good: (*good[:4], {'cost': [[1], [1, 2]]}))": r'info\["cost"\] must be one number',
     "lambda: env(values=lambda good: (*good[:4], None))": "return `info` as a dict, its last value, got NoneType",
-    "lambda: env(values=lambda good: good[:4])": "Gym before 0.26 had 4",
+    "lambda: env(values=lambda good: good[:4])": "Gym before 0.26 returned 4",
     "lambda: env(values=lambda good: None)": "step must return .observation, reward",
     "lambda: env(values=lambda good: (good[0], None, *good[2:]))": "reward of Base must be one number, got None",
     "lambda: env(values=lambda good: (good[0], '1', *good[2:]))": "reward of Base must be one number, got '1'",
     "lambda: env(values=lambda good: (good[0], np.ones(3), *good[2:]))": "reward of Base must be one number",
     "lambda: env(values=lambda good: (*good[:2], np.ones(3), *good[3:]))": "`terminated` of Base must be True or Fa",
-    "lambda: env(values=lambda good: ('x', *good[1:]))": "gave an observation that is not in its space",
+    "lambda: env(values=lambda good: ('x', *good[1:]))": "returned an observation that is not in its space",
     "lambda: env(first=np.zeros(2))": "must return .observation, info., info a dict, got ndarray",
     "lambda: env(first=(np.zeros(2), None))": "got a pair with NoneType as info",
 }
@@ -125,7 +125,7 @@ def test_a_mistake_in_a_later_step_is_one_line_for_an_agent(write, make, told):
 def test_a_mistake_is_one_line_on_the_command_line(write, guss_here):
     for words in (("run", "--env"), ("check-env",)):
         told = guss_here(*words, write("lambda: fail()", "broken.py"), check=2).stderr
-        assert told == "guss: error: broken.py:make_env could not make its environment: RuntimeError: no power\n"
+        assert told == "guss: error: broken.py:make_env could not create its environment: RuntimeError: no power\n"
     told = guss_here("check-env", write("lambda: env(calm=3, values=lambda good: sys.exit(3))"), check=2)
     assert "SystemExit: 3" in told.stdout
 
@@ -161,9 +161,9 @@ def test_what_is_not_an_environment_is_no_system(write):
         """Nothing of an environment."""
 
     for system in (3, None, Thing(), lambda: None, object()):
-        with pytest.raises(GussError, match=f"an Agent's system is .*got {type(system).__name__}"):
+        with pytest.raises(GussError, match=f"an Agent's system must be .*got {type(system).__name__}"):
             Agent(system)
-    with pytest.raises(GussError, match="got the class Env: make one of it first"):
+    with pytest.raises(GussError, match="got the class Env: create an instance first"):
         Agent(gymnasium.Env)
     with pytest.raises(GussError, match="unknown environment 'nobody/Nothing-v0'"):
         Agent("nobody/Nothing-v0")
@@ -206,8 +206,8 @@ gymnasium.register("test/Pair-v0", entry_point="test_mistakes:Pair", vector_entr
         ({"cost": np.zeros(3)}, "must have one number for each of the 2 environments"),
         ({"costs": {"unsafe_angle": 1.0}}, r'info\["costs"\]\[.unsafe_angle.\] must have one number for each'),
         (None, "must return `info` as a dict"),
-        ("four", "got 4 values; Gym before 0.26 had 4"),
-        (SystemExit(3), "fail in episode 0, step 0: SystemExit: 3. Episodes before are kept"),
+        ("four", "got 4 values; Gym before 0.26 returned 4"),
+        (SystemExit(3), "fail in episode 0, step 0: SystemExit: 3. Earlier episodes are kept"),
         (ValueError("no power"), "fail in episode 0, step 0: ValueError: no power"),
     ],
 )
@@ -300,6 +300,6 @@ def test_unknown_names_are_answered_by_the_nearest_ones(guss_here):
     assert "unknown environment 'safe-pendulm'. Did you mean 'safe-pendulum'" in told
     assert "file.py:function" in told
     assert len(told) < 400
-    assert "unknown environment 'xyzzy'. Name your own as" in guss_here("run", "--env", "xyzzy", check=2).stderr
+    assert "unknown environment 'xyzzy'. Name a custom one as" in guss_here("run", "--env", "xyzzy", check=2).stderr
     assert "--plugin FILE" in guss_here("run", "--method", "gus", check=2).stderr
     assert "--plugin FILE" in guss_here("run", "--model", "darmd", check=2).stderr

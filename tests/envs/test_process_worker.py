@@ -150,7 +150,7 @@ def test_a_child_imports_no_jax_and_says_what_cannot_be_sent(plant):
     assert (obs.dtype, obs.shape, info) == (np.float32, (2,), {"not sendable": None})
     answer = asked(worker, "step", np.zeros(1, np.float32))
     assert isinstance(answer, Failure)
-    assert "info holds what cannot be sent to another process" in answer.text
+    assert "info has a value that cannot be sent to another process" in answer.text
     code = "import sys, guss.envs.process_child; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -195,7 +195,7 @@ def test_children_end_with_a_parent_that_is_killed(plant):
 
 
 def test_an_interrupt_of_the_user_ends_the_run_and_its_processes(plant):
-    words = "run --env plant.py:hangs --env-process --method random --seeds 1 --episodes 2 --horizon 3 --no-figures"
+    words = "run --env plant.py:hangs --env-process --method random --seeds 1 --episodes 2 --no-figures"
     run = subprocess.Popen([sys.executable, "-m", "guss", *words.split()], stderr=subprocess.PIPE, text=True)
     while not (plant / "broken").exists() or not (plant / "broken").read_text():
         assert run.poll() is None
@@ -209,7 +209,7 @@ def test_an_interrupt_of_the_user_ends_the_run_and_its_processes(plant):
 
 
 def test_compiled_episodes_need_no_process():
-    with pytest.raises(GussError, match=r"--env-process is for environments that are stepped in Python"):
+    with pytest.raises(GussError, match=r"--env-process applies to environments that are stepped in Python"):
         Trainer(config("x", env="safe-pendulum", env_process=True))
 
 

@@ -233,7 +233,7 @@ def test_several_red_buttons_are_told_apart():
     assert terminated
     assert info["hard_stop"] == "fast"
     assert info["costs"] == {"unsafe_angle": info["cost"], "fast": 1.0, "also_fast": 1.0}
-    with pytest.raises(GussError, match="hard limit 'fast' inside already"):
+    with pytest.raises(GussError, match="a wrapper inside already has a hard limit 'fast'"):
         RedButton(inner, after(2), "fast")
 
 
@@ -331,7 +331,7 @@ PICTURES = Box(0, 255, (4, 4, 3), np.uint8)
     [
         (lambda: ObservationHistory(Recorder(observations=PICTURES)), "ObservationHistory needs.*FlattenObservation"),
         (lambda: ObservationHistory(Recorder(observations=Dict(a=Discrete(2)))), "vectors.*got Dict.*Flatten"),
-        (lambda: ObservationHistory(Recorder(), 0), "steps must be a whole number of at least 1, got 0"),
+        (lambda: ObservationHistory(Recorder(), 0), "steps must be an integer of at least 1, got 0"),
         (lambda: ActionDelay(Recorder(), -1), "ActionDelay: steps must be .* got -1"),
         (lambda: ActionDelay(Recorder(observations=PICTURES)), r"ActionDelay\(show=True\) needs.*FlattenObservation"),
         (lambda: ActionDelay(Recorder(Dict(a=Discrete(2)))), "ActionDelay needs actions that are.*got Dict"),

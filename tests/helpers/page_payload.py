@@ -29,7 +29,7 @@ def texts(plans, summary):
             "archive": "Archive: best plan per cell" if plans else "Best plan per behaviour cell",
             "course": "Episode (red dots: unsafe steps)",
         },
-        "legend": [["past", "so far"], *lines, ["zone", "unsafe zone"]],
+        "legend": [["past", "past"], *lines, ["zone", "unsafe zone"]],
         "summary": summary,
     }
 
@@ -48,13 +48,13 @@ def animation_over_time(method="guss", steps=40, every=2):
             "safe": plans[:5], "unsafe": plans[5:], "chosen": plans[2],
             "cells": [[i, (i + t) % 20, i / 19] for i in range(20)], "risky": [[3, (t + 1) % 20], [4, (t + 2) % 20]],
             "ring": [0.0, (t % 20 - 10) / 2],
-            "text": "5 of 9 plans predicted safe; the chosen one: safe, reward -12.30",
+            "text": "5 of 9 plans predicted safe; chosen plan: safe, reward -12.30",
             "progress": ["no unsafe step so far", "1 unsafe step so far", "2 unsafe steps so far"][(t > 4) + (t > 5)],
         })  # fmt: skip
     return {
         "schema": 2, "env": "safe-pendulum", "method": method, "seed": 0, "episode": 14, "phase": "plan",
         "steps": steps, "mean_reward": -0.31, "return": -12.4, "unsafe_steps": 2,
-        "verdict": "episode 14 of seed 0, planned again: every action is the one that was taken",
+        "verdict": "episode 14 of seed 0, plans recomputed: all actions match the stored actions",
         "world": [-1.3, 1.3],
         "axes": {"kind": "time", "labels": ["angle from upright [°]"], "limits": [[-180, 180]], "unsafe": [[20, 30]],
                  "horizon": 14, "points": [0, 2, 4, 6, 8, 10, 12, 14], "past": 20, "wraps": 180.0},

@@ -208,7 +208,7 @@ def test_what_is_hidden_on_the_way_is_not_forgotten():
 
 
 def test_bad_surroundings_are_told():
-    with pytest.raises(GussError, match="needs to know how task 'scooter' senses its surroundings"):
+    with pytest.raises(GussError, match="needs the surroundings of task 'scooter', which defines none"):
         make_model("egocentric", scooter(surroundings=None), KEY, ModelSettings())
     with pytest.raises(GussError, match=r"surroundings.own names dimensions .* 0 to 5, got \(0, 6\)"):
         scooter(surroundings=dataclasses.replace(SURROUNDINGS, own=(0, 6)))

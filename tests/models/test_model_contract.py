@@ -145,7 +145,7 @@ def test_a_custom_model_works_in_every_command(guss_here, tmp_path):
     assert "components" not in stored
     guss_here("eval", home, "--episodes", 1, "--quiet", *plugin(name), check=0)
     said = guss_here("replay", home, "--step", 0, "--out", "plan.png", *plugin(name), check=0)
-    assert "every action is the one that was taken" in said.stdout
+    assert "all actions match the stored actions" in said.stdout
     traces = ("--data", home / "traces", "--env", "test_egocentric:SCOOTER", "--out", "fitted")
     guss_here("fit", *traces, "--model", name, "--model.features", "20", "--no-test", "--quiet", *plugin(name), check=0)
     agent = guss.Agent(

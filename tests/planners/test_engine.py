@@ -54,7 +54,7 @@ def test_a_first_plan_is_seen_by_the_compile_clock():
 
 
 def test_observations_are_checked():
-    with pytest.raises(GussError, match=r"has shape \(2,\), got \(3,\)"):
+    with pytest.raises(GussError, match=r"must have shape \(2,\), got \(3,\)"):
         plan(planner(), ORACLE, TASK, np.zeros(3), KEY)
     with pytest.raises(GussError, match=r"not finite in dimension 1"):
         plan(planner(), ORACLE, TASK, np.asarray([0.0, np.nan]), KEY)
@@ -126,8 +126,8 @@ def test_the_share_of_descriptors_beyond_the_bounds_is_told():
         ("cem", {"budget": 30}, "6 samples each, fewer than the 10 elites"),
         ("guss", {"num_new": 0}, "num_new must be at least 1"),
         ("guss", {"num_nwe": 3}, "Did you mean 'num_new'"),
-        ("guss", {"num_new": 2.5}, "must be a whole number, got 2.5"),
-        ("guss", {"num_new": True}, "must be a whole number, got True"),
+        ("guss", {"num_new": 2.5}, "must be an integer, got 2.5"),
+        ("guss", {"num_new": True}, "must be an integer, got True"),
         ("guss", {"policy_hidden": [5, 0]}, "policy_hidden must be at least 1, got"),
         ("guss", {"mutation_variance": -1}, "mutation_variance must be at least 0, got"),
         ("cem", {"smoothing": 1.0}, r"smoothing must be in \[0, 1\)"),

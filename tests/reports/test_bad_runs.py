@@ -76,7 +76,7 @@ def test_repeated_and_missing_lines_leave_a_run_out(tmp_path):
     notes = gather(tmp_path).left_out
     assert len(notes) == 4
     assert all("missing, repeated or out of order" in note for note in notes[:3])
-    assert "has seed 0, which its config.json does not name" in notes[3]
+    assert "has seed 0, which is not in its config.json" in notes[3]
 
 
 def test_the_command_says_which_run_is_left_out_and_why(tmp_path, guss_here):
@@ -89,7 +89,7 @@ def test_the_command_says_which_run_is_left_out_and_why(tmp_path, guss_here):
     assert "it is left out" in (runs / "report" / "table.md").read_text()
     shutil.rmtree(runs / "good")
     error = guss_here("report", runs, check=2).stderr
-    assert "there is no run under" in error
+    assert "there is no run in" in error
     assert "bad/config.json is not JSON" in error
 
 

@@ -116,4 +116,4 @@ def test_values_that_are_no_numbers_leave_a_run_out_and_are_told(tmp_path):
     told = "\n".join(payload["missing"])
     for name in ("bad-0", "bad-1", "bad-2", "bad-config"):
         assert re.search(rf"{name}/[a-z.]+.* it is left out", told), name
-    assert "its cells, limits and counts do not fit together" in told
+    assert "its cells, limits and counts are inconsistent" in told

@@ -78,7 +78,7 @@ def test_runs_that_differ_in_seeds_alone_are_one_row_and_a_note(folder):
     assert [r.name for r in by_env(found.records)["mine.py:make_b"]] == ["b-guss"]
     told = [note for note in found.notes if "several runs" in note]
     assert told == [
-        "mine-make-b, GuSS: several runs with the same settings; b-guss is shown (most episodes, or made last), "
+        "mine-make-b, GuSS: several runs with the same settings; b-guss is shown (most episodes, or latest), "
         "b-guss-again is not."
     ]
 

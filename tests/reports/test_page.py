@@ -253,7 +253,7 @@ def test_lines_differ_without_colour_and_levels_are_drawn(page):
     first = page.locator(".chart").first
     dashes = first.locator(".mean").evaluate_all("lines => lines.map(line => line.getAttribute('stroke-dasharray'))")
     assert len(set(dashes)) == 3
-    assert first.locator("text.random").text_content() == "random policy"
+    assert first.locator("text.random").text_content() == "Random"
     assert first.locator("text.level").text_content() == "the paper's threshold"
     assert page.locator(".chart").nth(1).locator(".name").first.text_content() == "episode (logarithmic)"
 

@@ -71,7 +71,7 @@ def test_what_cannot_be_shown_is_told_on_the_page_and_the_rest_is_there(folder, 
     payload = payload_in(files[0].read_text())
     told = "\n".join(payload["missing"])
     assert "S-RS: 4 of 50 episodes were run" in told
-    assert "S-RS: no map of its states" in told
+    assert "S-RS: no state map" in told
     assert "S-RS: its animation cannot be shown" in told
     assert "neither maps nor traces of" in told
     (env,) = payload["envs"]
@@ -155,7 +155,7 @@ def test_the_command_shows_the_table(folder, files, guss_here, tmp_path):
     assert "figures (12 files)" in shown
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "there is no run under" in guss_here("report", empty, check=2).stderr
+    assert "there is no run in" in guss_here("report", empty, check=2).stderr
     assert "there is no folder" in guss_here("report", tmp_path / "none", check=2).stderr
     assert not (empty / "report").exists()
 
@@ -163,7 +163,7 @@ def test_the_command_shows_the_table(folder, files, guss_here, tmp_path):
 def test_only_broken_runs_are_an_error_that_names_them(tmp_path, guss_here):
     (store(tmp_path / "runs", method="guss", name="empty") / "episodes.jsonl").write_text("")
     process = guss_here("report", tmp_path / "runs", check=2)
-    assert "there is no run under" in process.stderr
+    assert "there is no run in" in process.stderr
     assert "empty has no finished episode yet; it is left out" in process.stderr
     assert not (tmp_path / "runs" / "report").exists()
 
@@ -231,6 +231,6 @@ def test_the_learning_figure_tells_kinds_of_random_actions_apart(tmp_path):
     store(tmp_path, "mine.py:make_env", "random", RISING)
     planned, random = gather(tmp_path).records
     figure = draw_learning([planned], random)
-    assert "(episode 1: smooth random actions)" in figure.axes[0].get_title()
-    assert "method random (independent actions)" in [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "episode 1: smooth random actions" in figure.legends[0].get_title().get_text()
+    assert "Random (independent)" in [text.get_text() for text in figure.legends[0].get_texts()]
     plt.close(figure)

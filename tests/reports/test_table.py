@@ -127,22 +127,22 @@ def test_what_is_missing_partial_or_mixed_is_told_and_the_rest_is_used(tmp_path)
         "CEM: in 4 episodes the environment failed",
         "has no finished episode yet",
         "is not JSON",
-        "holds a line that is not JSON",
-        "is of a newer guss (schema 99",
-        "odd/config.json is not of a run",
+        "is not JSON",
+        "has schema 99",
+        "odd/config.json is not the config of a run",
         "no run of Safe-MBPO, RCEM, CPO, PPO-Lagrangian, which the paper's table has",
         "no run of random actions",
         "not the same seeds for all",
-        "one seed only of S-RS",
+        "only one seed of S-RS",
         "several versions of guss (0.0.9, 0.1.0)",
-        "planning times are of several machines (S-RS, GuSS, RS: a CPU; CEM: another CPU)",
-        "guss's own source code had no commit, or changes since its last one, in the runs of S-RS",
+        "planning times are from several machines (S-RS, GuSS, RS: a CPU; CEM: another CPU)",
+        "the source code of guss had no commit or uncommitted changes in the runs of S-RS",
     ):
         assert text in told, text
     assert str(tmp_path) not in told
     tests = compare(found.records)
     assert all(t["p"] is None for t in tests if "s-rs" in (t["a"], t["b"])), "one seed"
-    assert "one seed only, too few to tell" in " ".join(verdict_of(rows_of(found.records), tests))
+    assert "only one seed, too few for a test" in " ".join(verdict_of(rows_of(found.records), tests))
     assert "| – |" in "\n".join(against_table(rows_of(found.records), tests, "guss"))
 
 

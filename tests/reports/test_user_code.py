@@ -131,7 +131,7 @@ def test_no_code_that_a_run_names_is_imported(stored):
             "Visited and unsafe states",
         ]
     assert (stored / "small" / a / "maps.json.gz").exists()
-    assert "no animation: it takes code that is not part of guss" in process.stdout
+    assert "no animation: it needs code that is not part of guss" in process.stdout
     assert len((stored / "a.csv").read_text().splitlines()) == 1 + 2 * 2 * 6
     assert b != a
 
@@ -150,7 +150,7 @@ def test_a_report_of_environments_that_are_gone_says_what_is_missing(stored, tmp
     payload = payload_in((runs / "report" / "report.html").read_text())
     assert [env["label"] for env in payload["envs"]] == ["gone-make-a", "gone-make-b"]
     assert all(len(env["rows"]) == 1 and env["figures"] for env in payload["envs"])
-    assert sum("no map of its states: the run is of an earlier guss" in note for note in payload["missing"]) == 2
+    assert sum("no state map: the run is from an earlier version of guss" in note for note in payload["missing"]) == 2
 
 
 @pytest.mark.parametrize("env", ["evil.py:make_env", "evil:make_env", "CartPole-v1", "evil.py", ":", "../evil.py:x"])

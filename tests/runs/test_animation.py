@@ -93,7 +93,7 @@ def test_an_animation_is_what_a_replay_gives(planned):
         "shown-pendulum", "guss", 3, 3, "plan"
     ]  # fmt: skip
     assert animation["verdict"] == replay.verdict()
-    assert animation["verdict"].endswith("every action is the one that was taken")
+    assert animation["verdict"].endswith("all actions match the stored actions")
     assert (animation["steps"], animation["unsafe_steps"]) == (25, line["unsafe_steps"])
     assert animation["return"] == pytest.approx(line["return"], abs=1e-4)
     assert animation["mean_reward"] == pytest.approx(line["mean_reward"], abs=1e-4)
@@ -235,11 +235,11 @@ def test_a_policy_in_a_plane_leaves_a_path_with_gaps(tmp_path):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"", "holds no JSON"),
+        (b"", "is not JSON"),
         (b"{}", "is damaged, or not compressed by gzip"),
         (gzip.compress(b"x" * 1000, mtime=0)[:-9], "is damaged, or not compressed by gzip"),
-        (gzip.compress(b"no", mtime=0), "holds no JSON"),
-        (gzip.compress(b"[1]", mtime=0), "names no schema"),
+        (gzip.compress(b"no", mtime=0), "is not JSON"),
+        (gzip.compress(b"[1]", mtime=0), "has no schema"),
         (gzip.compress(b'{"schema": 3}', mtime=0), "has schema 3, this version of guss reads"),
         ({"labels": [], "env": ""}, "it has no "),
     ],
@@ -390,14 +390,14 @@ def test_what_cannot_be_made_is_told(planned, tmp_path, guss_here):
     home = learned_copy(planned, tmp_path / "runs" / planned.name)
     shutil.rmtree(home / "checkpoints")
     told = guss_here("pack", home, "--out", "z", check=0)
-    assert "no animation: it takes code that is not part of guss" in told.stdout
+    assert "no animation: it needs code that is not part of guss" in told.stdout
     assert "--plugin imports code" in guss_here("pack", home, "--out", "z", "--plugin", "x", check=2).stderr
     told = guss_here("pack", home, "--out", "a", "--replay", check=0)
-    assert "no animation: it has no checkpoint of an episode whose traces are there" in told.stdout
+    assert "no animation: no episode has both a trace and a checkpoint" in told.stdout
     shutil.rmtree(home / "traces")
     (home / "maps.json.gz").unlink()
     told = guss_here("pack", home, "--out", "b", "--replay", check=0)
-    assert "no animation: it has no traces" in told.stdout
+    assert "no animation: the run has no traces" in told.stdout
     assert "no maps: it has no traces" in told.stdout
     told = guss_here("pack", home, "--out", "c", "--no-animation", "--quiet", check=0)
     assert told.stdout + told.stderr == ""
@@ -423,7 +423,7 @@ def test_a_run_under_way_is_packed_as_far_as_it_is(planned, tmp_path):
     path.write_text("".join(lines))
     assert pack_run(home, tmp_path / "small", with_animation=False).episodes == 4
     path.write_text("".join(lines[:2]))
-    with pytest.raises(GussError, match=r"holds more of this run than .*: 8 lines of episodes against 2"):
+    with pytest.raises(GussError, match=r"contains more of this run than .*: 8 lines of episodes instead of 2"):
         pack_run(home, tmp_path / "small")
     path.write_text("")
     with pytest.raises(GussError, match="has no finished episode yet"):
@@ -454,21 +454,21 @@ def test_nothing_else_is_overwritten(acted, tmp_path, guss_here):
         assert text in told.stderr
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
-    refused("name a run, or a folder of runs", "--out", "out")
+    refused("guss pack needs a run folder or a folder of runs", "--out", "out")
     refused("runs is where", "runs", "--out", "runs")
     refused("neither a run nor a folder of runs", tmp_path / "nowhere", "--out", "out")
     refused("2 of the runs have the same name", "runs", home, "--out", "out")
     target.mkdir(parents=True)
     (target / "mine.txt").write_text("mine")
-    refused("is there already and holds no run", home, "--out", "out")
+    refused("already exists and is not a run", home, "--out", "out")
     (target / "mine.txt").unlink()
     stored = json.loads((home / "config.json").read_text())
     other = stored | {"config": stored["config"] | {"seeds": [7, 8]}}
     write_json(target / "config.json", other)
-    refused("holds a run with other settings", home, "--out", "out")
+    refused("contains a run with other settings", home, "--out", "out")
     write_json(target / "config.json", stored)
     (target / "episodes.jsonl").write_text("")
-    refused("holds the run itself, not a packed copy", home, "--out", "out")
+    refused("contains an unpacked run, not a packed copy", home, "--out", "out")
     (target / "episodes.jsonl").unlink()
     (tmp_path / "file").write_text("")
     refused("cannot write file", home, "--out", "file", "--no-animation")

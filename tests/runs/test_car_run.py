@@ -77,7 +77,7 @@ def test_its_episodes_are_planned_again_and_drawn(stored, tmp_path):
     replay = Replay(stored, None, 4)
     told = []
     write_replay(replay, tmp_path / "car.gif", every=10, last=tmp_path / "last.png", on_step=told.append)
-    assert "every action is the one that was taken" in replay.verdict()
+    assert "all actions match the stored actions" in replay.verdict()
     with Image.open(tmp_path / "car.gif") as animation:
         assert animation.n_frames == 4  # steps 0, 10, 20 and the last
     assert write_figures([read_record(stored)])[0].exists()

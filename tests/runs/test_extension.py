@@ -65,7 +65,7 @@ def test_it_is_put_to_work_replayed_and_packed_like_any_other(finished, longer, 
         assert replay.matching == replay.replanned > 0, "also of models that are fitted again"
     pack_run(finished, tmp_path, with_animation=False)
     assert pack_run(longer, tmp_path, with_animation=False).episodes == ALL
-    with pytest.raises(GussError, match="holds more of this run"):
+    with pytest.raises(GussError, match="contains more of this run"):
         pack_run(finished, tmp_path, with_animation=False)
     with pytest.raises(GussError, match="is a packed run"):
         resume_run(tmp_path / longer.name, more=Extension(9))
@@ -99,7 +99,7 @@ def test_fewer_episodes_are_refused_and_nothing_is_changed(finished, tmp_path, g
     home = shutil.copytree(finished, tmp_path / "run")
     before = records(home)
     process = guss_here("run", "--resume", home, "--episodes", "1", check=2)
-    assert f"a run of {FIRST} episodes, of which {FIRST} are done; --episodes extends it" in process.stderr
+    assert f"a run of {FIRST} episodes, of which {FIRST} are finished; --episodes is the new total" in process.stderr
     assert "got 1" in process.stderr
     assert (
         "leave out --against" in guss_here("run", "--resume", home, "--episodes", 9, "--against", "rs", check=2).stderr
@@ -121,7 +121,7 @@ def test_what_was_made_of_its_records_is_made_again(finished, tmp_path):
 def test_a_run_that_reached_its_target_needs_another_one(tmp_path):
     home = run_one(config(model="oracle", target=-1e9, episodes=5), tmp_path, ORIGIN)
     assert newest_checkpoint(home).meta["done"] == 2
-    with pytest.raises(GussError, match=r"stopped after 2 of 5 episodes since it reached its target of -1000000000\.0"):
+    with pytest.raises(GussError, match=r"stopped after 2 of 5 episodes because it reached its target of -1000000"):
         resume_run(home, more=Extension(6))
     resume_run(home)
     assert newest_checkpoint(home).meta["done"] == 2

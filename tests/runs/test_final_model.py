@@ -66,9 +66,7 @@ def test_an_evaluation_uses_the_final_model(tmp_path, whole):
     home = shutil.copytree(whole, tmp_path / "run")
     found = evaluate_run(home, 2)
     (home / FINAL).unlink()
-    with pytest.warns(
-        GussWarning, match=rf"has no models of all its episodes .* fitted now to its {EPISODES} episodes"
-    ):
+    with pytest.warns(GussWarning, match=rf"has no final models .* fitting them now to its {EPISODES} episodes"):
         again = evaluate_run(home, 2)
     np.testing.assert_array_equal(found.mean_reward, again.mean_reward)
     assert not (home / FINAL).exists(), "an evaluation changes nothing"
@@ -105,9 +103,9 @@ def test_an_unfinished_run_has_no_final_model(tmp_path, whole):
     with pytest.raises(Stop):
         run_one(config(episodes=EPISODES), tmp_path, ORIGIN, stop_after(1), overwrite=True)
     assert not (home / FINAL).exists(), "nor that of the run before"
-    with pytest.warns(GussWarning, match="fitted now to its 2 episodes"):
+    with pytest.warns(GussWarning, match="fitting them now to its 2 episodes"):
         assert evaluate_run(home, 1).trained_episodes == 2
-    with pytest.warns(GussWarning, match="fitted now to its 2 episodes"):
+    with pytest.warns(GussWarning, match="fitting them now to its 2 episodes"):
         agent = Agent.from_run(home, seed=4)
     assert (agent.episode, agent.num_transitions, num_fits(agent)) == (2, 50, 2)
     agent.act(OBS)
@@ -128,12 +126,12 @@ def test_a_final_fit_that_diverges_keeps_the_last_good_model(tmp_path, whole):
     trainer.restore(newest_checkpoint(home))
     data = trainer.state.data
     trainer.state = trainer.state._replace(data=data._replace(next_obs=data.next_obs.at[1].multiply(np.nan)))
-    with pytest.warns(GussWarning, match=r"diverged \(seeds \[4\]\): the models fitted before that episode are kept"):
+    with pytest.warns(GussWarning, match=r"diverged \(seeds \[4\]\): `guss eval` and Agent\.from_run use the models"):
         _finish(home, trainer, ignore)
     last = newest_checkpoint(home)
     assert_equal(arrays_of(home), {name: last.arrays[name] for name in arrays_of(home)})
     for use in (lambda: evaluate_run(home, 1), lambda: Agent.from_run(home).act(OBS)):
-        with pytest.warns(GussWarning, match="the models fitted before that episode are used"):
+        with pytest.warns(GussWarning, match="using the models fitted before that episode"):
             use()
 
 
@@ -195,7 +193,7 @@ def test_the_environment_of_a_run_is_that_of_the_user(tmp_path):
     assert agent.learn(1)[0].steps == 20
     with (tmp_path / "rig_to_deploy.py").open("a") as file:
         file.write("# changed\n")
-    with pytest.warns(GussWarning, match=r"has changed since the run began \(rig_to_deploy\.py\)"):
+    with pytest.warns(GussWarning, match=r"has changed since the run started \(rig_to_deploy\.py\)"):
         Agent.from_run(home)
     (tmp_path / "rig_to_deploy.py").unlink()
     assert Agent.from_run(home, system=short_pendulum()).act(OBS).shape == (1,), "its code is not needed then"
@@ -211,14 +209,14 @@ def test_what_is_no_agent_is_an_error(tmp_path, whole):
     with pytest.raises(GussError, match="is not a run"):
         Agent.from_run(tmp_path)
     random = run_one(config(method="random", episodes=1), tmp_path, ORIGIN)
-    with pytest.raises(GussError, match="is a run of 'random', which acts by random actions: an Agent plans"):
+    with pytest.raises(GussError, match="is a run of 'random', which acts by random actions, but an Agent plans"):
         Agent.from_run(random)
     home = shutil.copytree(whole, tmp_path / "run")
     (home / "episodes.jsonl").write_text("")
     with pytest.raises(GussError, match=r"episodes.jsonl has 0 of the 3 episodes of seed 3"):
         Agent.from_run(home)
     shutil.rmtree(home / "checkpoints")
-    with pytest.raises(GussError, match="has no checkpoint to evaluate or to load"):
+    with pytest.raises(GussError, match="has no checkpoint to load"):
         Agent.from_run(home)
 
 

@@ -54,7 +54,7 @@ def test_a_model_without_held_out_rows_has_no_error_instead_of_a_perfect_one(row
 def test_data_that_are_all_skipped_are_an_error(tmp_path, guss_here):
     log = write_log(tmp_path / "log.csv", skip=True)
     done = guss_here("fit", "--data", log, *FAST, "--out", tmp_path / "models", check=2)
-    assert "nothing to train a model on: 0 of 100 transitions are usable" in done.stderr
+    assert "no transitions to train a model on: 0 of 100 are usable" in done.stderr
     assert not (tmp_path / "models").exists()
 
 
@@ -106,7 +106,7 @@ def test_a_run_warns_once_of_unsafe_examples_on_one_side_only(tmp_path):
     news = []
     home = run_one(config, tmp_path, ORIGIN, news.append)
     assert [len(each.warnings) for each in news] == [0, 1, 0]
-    assert "plans take that side for safe" in news[1].warnings[0]
+    assert "plans treat that side as safe" in news[1].warnings[0]
     events = []
     say = lambda kind: lambda text: events.append((kind, text))  # noqa: E731
     run_one(config, tmp_path, ORIGIN, overwrite=True, on_stage=say("stage"), on_warning=say("warning"))

@@ -59,7 +59,7 @@ def wrong(line, expected, got):
     return rf"episodes\.jsonl, line {line}: expected {expected}, got {got}; .*missing, repeated, out of order"
 
 
-NO_LINE = "none that can be read"
+NO_LINE = "no readable line"
 DAMAGES = {
     "a lost line": (
         lines_changed(lambda x: x[:3] + x[4:]),
@@ -103,7 +103,7 @@ def test_the_checkpoint_before_is_offered_where_it_helps(tmp_path, whole, guss_h
     home = shutil.copytree(whole, tmp_path / "run")
     lines_changed(lambda x: x[:-1])(home)
     told = guss_here("run", "--resume", home, "--quiet", "--no-figures", check=2).stderr
-    assert f"line {2 * EPISODES}: expected episode {EPISODES - 1} of seed 4, got none that can be read" in told
+    assert f"line {2 * EPISODES}: expected episode {EPISODES - 1} of seed 4, got no readable line" in told
     assert f"The first {EPISODES - 1} episodes are complete: `guss run --resume {home} --previous`" in told
     resume_run(home, previous=True)
     assert (home / "episodes.jsonl").read_bytes() == (whole / "episodes.jsonl").read_bytes()
@@ -199,7 +199,7 @@ def test_code_that_changed_is_warned_of(plant, guss_command):
     (folder / "params.py").write_text("LENGTH = 25  # as before, but who knows\n")
     uses = (lambda: resume_run(home), lambda: evaluate_run(home, 1), lambda: Replay(home, 1, None))
     for use in uses:
-        with pytest.warns(GussWarning, match=r"the environment of .* has changed since the run began \(params\.py\)"):
+        with pytest.warns(GussWarning, match=r"the environment of .* has changed since the run started \(params\.py\)"):
             use()
     process = guss_command("eval", home, "--episodes", "1", "--quiet", check=0)
     assert process.stderr.startswith("guss: warning: the environment of ")

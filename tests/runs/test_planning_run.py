@@ -205,7 +205,7 @@ def test_guss_run_learns_and_reports(guss_command, guss_here, tmp_path):
     assert "episode 1/2 (random)" in process.stderr
     assert "episode 2/2 (plan): reward" in process.stderr
     assert "random, episode 2/2 (random): reward" in process.stderr
-    assert re.search("measure.*cem.*random.*what it is", process.stdout)
+    assert re.search("measure.*cem.*random.*description", process.stdout)
     assert "unsafe_trans_pct" in process.stdout
     (home,) = (tmp_path / "runs").glob("*-cem-*")
     for name in ("learning.png", "replay.gif", "last-plan.png"):

@@ -119,7 +119,7 @@ def test_its_last_kept_episode_is_replayed_without_plans(whole):
         ({"episodes": 5}, "runs 2 episodes per seed in parallel, .* such as 4 or 6; got 5"),
         ({"episodes": 1}, "such as 2; got 1"),
         ({"overlap": True}, "--overlap applies to planning methods"),
-        ({"data": "abc"}, "learns from its own episodes alone; logged data are for planners"),
+        ({"data": "abc"}, "learns only from its own episodes; logged data are for planners"),
         ({"method": "safe-mpbo"}, "unknown method 'safe-mpbo'. Did you mean 'safe-mbpo'?"),
         (
             {"method_settings": {"clipp": 0.1}},

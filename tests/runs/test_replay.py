@@ -43,7 +43,7 @@ def test_a_planned_episode_is_planned_again(stored, episode):
     steps = list(replay.steps())
     assert len(fits) == (0 if episode == 3 else 1)
     assert [step.step for step in steps] == list(range(25))
-    assert replay.verdict() == f"episode {episode} of seed 4, planned again: every action is the one that was taken"
+    assert replay.verdict() == f"episode {episode} of seed 4, plans recomputed: all actions match the stored actions"
     for step in steps:
         snapshot, plans = step.snapshot, step.snapshot.candidates
         assert plans.paths.shape == (20, 3, 3)
@@ -66,7 +66,7 @@ def test_other_plans_than_those_of_the_run_are_reported(stored, tmp_path):
     np.savez(path, **held)
     replay = Replay(home, None, None)
     list(replay.steps())
-    assert "0 of 25 actions are those that were taken; the others are not quite those of the run" in replay.verdict()
+    assert "0 of 25 actions match the stored actions; the others differ" in replay.verdict()
 
 
 def test_a_random_episode_has_no_plans(stored, tmp_path):
@@ -208,16 +208,16 @@ def test_the_map_holds_the_best_safe_plan_of_each_cell(data):
 
 
 def test_missing_episodes_and_steps_are_errors(stored, tmp_path):
-    with pytest.raises(GussError, match="has the episodes 0 to 3, asked for 4"):
+    with pytest.raises(GussError, match="has episodes 0 to 3, got episode 4"):
         Replay(stored, 4, None)
     with pytest.raises(GussError, match="unknown seed of the run '5'"):
         Replay(stored, None, 5)
     replay = Replay(stored, 0, None)
     for path, step, text in (
         ("x.mp4", None, "is written to a .gif"),
-        ("x.png", None, "one step makes a .png, a whole episode a .gif"),
-        ("x.gif", 3, "one step makes a .png, a whole episode a .gif"),
-        ("x.png", 25, "has the steps 0 to 24, asked for 25"),
+        ("x.png", None, "one step is written to a .png, a whole episode to a .gif"),
+        ("x.gif", 3, "one step is written to a .png, a whole episode to a .gif"),
+        ("x.png", 25, "has steps 0 to 24, got step 25"),
     ):
         with pytest.raises(GussError, match=text):
             write_replay(replay, tmp_path / path, step=step)

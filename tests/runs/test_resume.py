@@ -71,7 +71,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_offered(tmp_path, wh
     content[-100] ^= 1
     last.write_bytes(content)
     before = (home / "episodes.jsonl").read_bytes()
-    with pytest.raises(GussError, match=r"checksum does not match.* after 3 episodes, is good: .*--previous` resumes"):
+    with pytest.raises(GussError, match=r"checksum does not match.* after 3 episodes, is valid: .*--previous` resumes"):
         resume_run(home)
     assert (home / "episodes.jsonl").read_bytes() == before
     resume_run(home, previous=True)
@@ -126,7 +126,7 @@ def test_the_lock_of_a_dead_process_is_stale_and_that_of_another_machine_is_not(
 def test_resuming_takes_no_other_settings(whole, guss_here):
     process = guss_here("run", "--resume", whole, "--horizon", "5", "--seed", "9", check=2)
     assert "leave out --horizon, --seed" in process.stderr
-    assert "--previous says which checkpoint to resume from" in guss_here("run", "--previous", check=2).stderr
+    assert "--previous chooses the checkpoint to resume from" in guss_here("run", "--previous", check=2).stderr
 
 
 def test_a_frozen_agent_is_evaluated_on_new_starts_and_learns_nothing(tmp_path, whole, guss_here):
@@ -147,7 +147,7 @@ def test_a_frozen_agent_is_evaluated_on_new_starts_and_learns_nothing(tmp_path, 
     with pytest.raises(GussError, match="evaluate at least 1 episode"):
         evaluate_run(home, 0)
     shutil.rmtree(home / "checkpoints")
-    with pytest.raises(GussError, match="has no checkpoint to evaluate"):
+    with pytest.raises(GussError, match="has no checkpoint to load"):
         evaluate_run(home, 1)
 
 

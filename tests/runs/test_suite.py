@@ -79,7 +79,7 @@ def test_every_preset_has_all_runs_but_those_that_cannot_be(preset):
     pairs = [(run.env, run.method) for run in runs]
     assert len(set(pairs)) == len(pairs) == 26
     assert ("safe-acrobot", "safe-mbpo") not in pairs
-    assert left_out == ["safe-mbpo on safe-acrobot: it is for continuous actions, and these are discrete"]
+    assert left_out == ["safe-mbpo on safe-acrobot: it needs continuous actions, and these are discrete"]
     for run in runs:
         if run.method in ("cpo", "ppo-lagrangian"):
             assert run.episodes % run.method_settings.num_envs == 0
@@ -116,7 +116,7 @@ def test_other_episodes_are_not_for_model_free_methods():
 
 
 def test_what_cannot_be_is_an_error_if_nothing_else_was_asked_for():
-    with pytest.raises(GussError, match=r"nothing to run\. safe-mbpo on safe-acrobot: it is for continuous"):
+    with pytest.raises(GussError, match=r"nothing to run\. safe-mbpo on safe-acrobot: it needs continuous"):
         table1_runs(["safe-acrobot"], ["safe-mbpo"], "best", 0, 1, None)
 
 
@@ -237,12 +237,12 @@ def test_records_alone_are_never_lost(tmp_path, whole):
     (home / "episodes.jsonl").write_text("".join(lines[:4]))
     (failed,) = Batch(SMALL[:1], tmp_path).run(ORIGIN, Notes(), {})
     assert failed.troubles == [
-        f"{home} has 2 of 4 episodes and no checkpoint to resume from; move it away to start over"
+        f"{home} has 2 of 4 episodes and no checkpoint to resume from; move the folder away to start over"
     ]
     assert len(read_lines(home / "episodes.jsonl")) == 4
     (home / "timings.jsonl").write_text("no\n")
     (failed,) = Batch(SMALL[:1], tmp_path).run(ORIGIN, Notes(), {})
-    assert "timings.jsonl holds a line that is not JSON" in failed.troubles[0]
+    assert "is not JSON" in failed.troubles[0]
 
 
 def test_a_terminal_shows_one_bar_over_all(tmp_path):

@@ -16,41 +16,47 @@ if TYPE_CHECKING:
     from guss.collect.env_check import Finding
 
 TITLES = {
-    "fact": "[bold]What it is[/]",
-    "learned": "[bold]What will be learned[/]",
-    "risk": "[bold yellow]What is risky[/]",
-    "problem": "[bold red]What is wrong[/]",
+    "fact": "[bold]Properties[/]",
+    "learned": "[bold]Learned from data[/]",
+    "risk": "[bold yellow]Risks[/]",
+    "problem": "[bold red]Problems[/]",
 }
 """Titles of the kinds of findings."""
 
 
 @dataclass
 class CheckEnvCommand:
-    """Try an environment out before anything is learned of it, and say in words what was found."""
+    """Check an environment with random actions: spaces, reward, costs, episode ends, speed.
+
+    Lists its properties, risks and problems, and the command to continue with. Exit code 2 if there are problems.
+
+        guss check-env safe-pendulum
+        guss check-env system.py:make_env --episode-length 200
+    """
 
     env: Annotated[Positional[str], arg(metavar="NAME")]
-    """One of `guss list`, a Gymnasium id, or your own as module:function or file.py:function."""
+    """An environment of `guss list`, a Gymnasium id, or a custom one as module:function or file.py:function."""
     steps: int = 1000
-    """Random transitions to look at."""
+    """Number of random steps."""
     seed: int = 0
-    """Of the environment and of the random actions."""
-    episode_length: Annotated[int | None, arg(metavar="T", help_behavior_hint="(default: as it says)")] = None
-    """Steps of an episode, where it has no time limit."""
+    """Seed of the environment and of the random actions."""
+    episode_length: Annotated[int | None, arg(metavar="T", help_behavior_hint="(default: its time limit)")] = None
+    """Steps of an episode, for an environment without a time limit."""
     without_cost: bool = False
-    """It tells no cost: nothing is unsafe."""
+    """The environment reports no cost: every state is safe."""
     step_timeout: float = 60.0
-    """Seconds that a step may take."""
+    """Time limit of a step in seconds."""
     env_process: bool = False
-    """Try it in its own process, which is killed where a step hangs."""
+    """Run the environment in its own process, which is killed if a step hangs."""
     json: bool = False
     """Print the findings as JSON."""
     plugin: Plugins = ()
 
     def run(self) -> None:
-        """Check and tell; problems make the command fail."""
+        """Check the environment and print the findings; exit code 2 if there are problems."""
         prepare(self.plugin)
         if self.steps < 1:
-            raise GussError(f"look at least at 1 transition, got --steps {self.steps}")
+            raise GussError(f"--steps must be at least 1, got {self.steps}")
         from guss.collect.env_check import check_env
         from guss.envs.lookup import as_maker, find_env
         from guss.validation import check_seconds, check_seed, convert
@@ -63,7 +69,7 @@ class CheckEnvCommand:
         )
         task = spec.make_task().with_end()
         if spec.make_env is None and not spec.gym_id:
-            raise GussError(f"{self.env} is a Task without an environment: there is nothing to compare it with")
+            raise GussError(f"{self.env} is a Task without an environment, so there is nothing to check")
         process = (spec.source or spec.gym_id or self.env) if self.env_process else None
         findings = check_env(
             as_maker(spec), task, steps=self.steps, seed=self.seed, timeout=self.step_timeout, process=process
@@ -77,7 +83,7 @@ class CheckEnvCommand:
             raise SystemExit(2)
 
     def _print(self, findings: list[Finding], problems: int) -> None:
-        """What was found, and what to do next."""
+        """Print the findings and the next command."""
         from rich.table import Column, Table
         from rich.text import Text
 

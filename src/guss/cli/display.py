@@ -1,4 +1,4 @@
-"""What the terminal shows of one run or experiment: bars while it is under way, tables at its end."""
+"""Terminal output of one run or experiment: progress bars, then tables."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from guss.runs.metrics import MEASURES
 
 
 def counting_bar(console: Console, count: int, unit: str = "episode") -> ProgressBar:
-    """A bar over episodes, or other units, on a terminal; nothing elsewhere."""
+    """A bar over episodes or other units; only on a terminal."""
     return ProgressBar(console, count, count_column(unit), BarColumn(), *time_columns())
 
 
 class MethodProgress(ProgressBar):
-    """A bar over methods and steps on a terminal; a line per method elsewhere."""
+    """A bar over methods and steps; a line per method if the output is not a terminal."""
 
     def __init__(self, console: Console, methods: tuple[str, ...], steps: int) -> None:
         self._steps, self._count, self._total = steps, 0, len(methods)
@@ -30,7 +30,7 @@ class MethodProgress(ProgressBar):
         self.update(text="starting")
 
     def start(self, method: str, stored: bool) -> None:
-        """A method begins (or is there already)."""
+        """A method starts; `stored`: an interrupted run has finished it."""
         self._count += 1
         note = "from the interrupted run" if stored else "compiling, then running"
         text = f"{method} ({self._count}/{self._total}): {note}"
@@ -39,22 +39,22 @@ class MethodProgress(ProgressBar):
             self.line(text)
 
     def step(self, done: int) -> None:
-        """`done` steps of the episode are over."""
+        """`done` steps of the episode are finished."""
         self.update((self._count - 1) * self._steps + done)
 
 
 def numbers(*headers: str) -> list[Column]:
-    """Columns of numbers for a table."""
+    """Right-aligned table columns."""
     return [Column(header, justify="right") for header in headers]
 
 
 def count_seeds(count: int) -> str:
-    """As "1 seed", "6 seeds"."""
+    """Such as "1 seed", "6 seeds"."""
     return f"{count} seed{'s' * (count != 1)}"
 
 
 def interval_text(mean: float | None, half: float | None) -> str:
-    """A mean, with its interval if it has one; a dash if there is no mean."""
+    """A mean with its interval, if it has one; a dash if there is no mean."""
     return figure_text(mean, 3) + ("" if mean is None or half is None else f" ± {half:.3f}")
 
 
@@ -64,7 +64,7 @@ def print_files(console: Console, files: Iterable[Path | str]) -> None:
 
 
 def print_toy_summary(console: Console, summary: dict[str, Any], files: list[Path]) -> None:
-    """The outcome as a table, and where everything is."""
+    """Print the results as a table, and the paths of the files."""
     config = summary["config"]
     title = f"Toy world: {count_seeds(len(config['seeds']))}, {config['steps']} steps, "
     title += f"{config['budget']} plans of {config['horizon']} steps"
@@ -92,14 +92,14 @@ def print_toy_summary(console: Console, summary: dict[str, Any], files: list[Pat
 
 
 def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: list[Path]) -> None:
-    """What came out of a learning run, in the paper's measures, beside others it is compared with."""
+    """Print the paper's measures of a run, next to those of the runs it is compared with."""
     first = summaries[0]
     title = f"{first['env']}: {count_seeds(first['seeds'])}, {first['episodes']} episodes"
     methods = numbers(*(summary["method"] for summary in summaries))
-    table = Table("measure", *methods, "what it is", title=title, title_justify="left")
+    table = Table("measure", *methods, "description", title=title, title_justify="left")
     table.add_row("mar", *_intervals(summaries, "mar"), f"{MEASURES[first['measure']]}, second half of the episodes")
     if first["threshold"] is not None:
-        about = f"thousand real steps until it reaches {first['threshold']}"
+        about = f"environment steps until {first['threshold']} is reached, in thousands"
         table.add_row("mrcp_ksteps", *map(_reached_text, summaries), about)
     table.add_row("unsafe_pct", *_intervals(summaries, "unsafe_pct"), "unsafe steps [%], all episodes")
     for cost in first["unsafe_pct_by_cost"]:
@@ -109,31 +109,31 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
     table.add_row("unsafe_trans_pct", *_intervals(summaries, "unsafe_trans_pct"), about)
     console.print(table)
     if first["seeds"] > 1:
-        console.print("[dim]± is the 90 % interval over seeds; random episodes at the start count in all of them.[/]")
+        console.print("[dim]± is the 90 % interval over seeds; measures include the initial random episodes.[/]")
     for summary in summaries:
         if count := summary.get("mar_random_episodes", 0):
-            of = f"{count} of {summary['mar_episodes']} episodes counted in MAR had random actions"
+            of = f"{count} of the {summary['mar_episodes']} episodes of MAR had random actions"
             console.print(Text(f"{summary['method']}: {of}", style="yellow"), soft_wrap=True)
     print_files(console, files)
 
 
 def _intervals(summaries: list[dict[str, Any]], name: str) -> list[str]:
-    """A measure of every run."""
+    """A measure of each run."""
     return [interval_text(*summary.get(name, (None, None))) for summary in summaries]
 
 
 def _reached_text(summary: dict[str, Any]) -> str:
-    """After how many thousand steps a run's seeds reach its threshold, and how many of them do."""
+    """Thousands of steps until the seeds of a run reach its threshold, and how many of them do."""
     mean, half = summary["mrcp_ksteps"]
     return "never" if mean is None else f"{interval_text(mean, half)} ({summary['reached']}/{summary['seeds']})"
 
 
 def print_evaluation(console: Console, summary: dict[str, Any], file: Path) -> None:
-    """What a frozen agent did."""
-    title = f"after {summary['trained_episodes']} episodes of learning: {summary['episodes']} new ones for each of "
-    title += f"{count_seeds(summary['seeds'])}, nothing learned"
-    table = Table("measure", *numbers("mean", "± (90 %)"), "what it is", title=title, title_justify="left")
-    early = [("return", "sum of rewards of an episode"), ("steps", "of an episode")] * summary["ends_early"]
+    """Print the evaluation of a trained agent."""
+    title = f"after {summary['trained_episodes']} episodes of training: {summary['episodes']} evaluation episodes, "
+    title += f"{count_seeds(summary['seeds'])}"
+    table = Table("measure", *numbers("mean", "± (90 %)"), "description", title=title, title_justify="left")
+    early = [("return", "sum of rewards per episode"), ("steps", "steps per episode")] * summary["ends_early"]
     rows = [(name, summary[name], about) for name, about in early]
     rows += [("mean_reward", summary["mean_reward"], "reward per step")]
     rows += [("unsafe_pct", summary["unsafe_pct"], "unsafe steps [%]")]
@@ -141,13 +141,13 @@ def print_evaluation(console: Console, summary: dict[str, Any], file: Path) -> N
         rows.append((f"  {cost}", pair, f"steps that violate {cost} [%]"))
     for name, (mean, half), about in rows:
         table.add_row(Text(name), figure_text(mean, 3), figure_text(half, 3), Text(about))
-    table.add_row("worst episode", figure_text(summary["worst_episode_unsafe_pct"], 3), "", "its unsafe steps [%]")
+    table.add_row("worst episode", figure_text(summary["worst_episode_unsafe_pct"], 3), "", "unsafe steps [%]")
     console.print(table)
     print_files(console, [file])
 
 
 def print_packed(console: Console, packed: list[Any]) -> None:
-    """What was written of every run, with sizes."""
+    """Print the files of each packed run, with sizes."""
     columns = numbers("episodes", "records", "maps", "animation", "all")
     table = Table("run", *columns, title="Packed", title_justify="left")
     for each in packed:

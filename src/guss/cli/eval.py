@@ -15,23 +15,25 @@ from guss.files import check_file
 
 @dataclass
 class EvalCommand:
-    """Put what a run learned from all its episodes to work on new ones, without learning: reward and unsafe share.
+    """Evaluate a trained run on new episodes without further training: reward and percentage of unsafe steps.
 
-    This imports, creates and steps the environment that the run names.
+    Imports and steps the environment of the run. Stores the result in RUN/eval.json.
+
+        guss eval runs/safe-pendulum-guss-1a2b3c4d --episodes 20
     """
 
     run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
-    """The run's folder."""
+    """Folder of the run."""
     episodes: int = 10
-    """New episodes for each of its seeds."""
+    """Evaluation episodes per seed."""
     json: bool = False
-    """Print the outcome as JSON."""
+    """Print the results as JSON."""
     quiet: bool = False
-    """No progress, no summary."""
+    """Print no progress and no summary."""
     plugin: Plugins = ()
 
     def run(self) -> None:
-        """Evaluate, store `RUN/eval.json`, say what came out."""
+        """Evaluate, store `RUN/eval.json`, print the results."""
         prepare(self.plugin)
         from guss.cli.display import counting_bar, print_evaluation
         from guss.progress import make_console

@@ -14,19 +14,21 @@ from guss.files import check_file
 
 @dataclass
 class ExportCommand:
-    """The traces of a run as one table: a row per transition, with its seed and episode.
+    """Export the transitions of a run as one table, with the seed and the episode of each.
 
-    Only stored files are read: nothing that the run names is imported.
+    Reads stored files only: imports no environment and no plugin.
+
+        guss export runs/safe-pendulum-guss-1a2b3c4d --out traces.parquet
     """
 
     run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
-    """The run's folder."""
+    """Folder of the run."""
     out: Path = Path("traces.csv")
-    """A file that ends in .npz, .csv or .parquet (needs the extra `parquet`)."""
+    """A .npz, .csv or .parquet file (.parquet needs the extra `parquet`)."""
     seeds: Annotated[tuple[int, ...], arg(metavar="SEED", help_behavior_hint="(default: all)")] = ()
-    """Which seeds."""
+    """Seeds to export."""
     overwrite: bool = False
-    """Replace the file if it is there."""
+    """Replace an existing file."""
 
     def run(self) -> None:
         import numpy as np
@@ -39,7 +41,7 @@ class ExportCommand:
 
         check_file(self.out)
         if self.out.exists() and not self.overwrite:
-            raise GussError(f"{self.out} is there already; --overwrite replaces it")
+            raise GussError(f"{self.out} already exists; --overwrite replaces it")
         known = read_stored(self.run_folder).config["seeds"]
         for seed in self.seeds:
             if seed not in known:

@@ -7,12 +7,12 @@ from argparse import Namespace
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
 from guss.cli.options import ColumnNames, Plugins, command_provenance, parse_columns, prepare
-from guss.cli.settings_flags import SettingsCommand, as_flags
+from guss.cli.settings_flags import Defaults, SettingsCommand, as_flags
 from guss.errors import GussError
 from guss.files import check_folder, writing
 
@@ -21,46 +21,57 @@ if TYPE_CHECKING:
     from guss.runs.fit import Log
 
 KEPT = ("data", "in_turn", "test", "out", "overwrite", "json", "quiet", "plugin")
-"""Flags that may be given with a stored run; its settings are its own."""
+"""Flags that are allowed with a stored run, whose settings are used."""
 
 
 @dataclass
 class FitCommand(SettingsCommand):
-    """Train a model on logged data alone and say how good it is, before it plans anything."""
+    """Train a model on logged data and report its accuracy on held-out data, without an environment.
+
+    Writes OUT/<name of the data>/fit.json and, with --env, trained agents for `Agent.load`.
+
+        guss fit --data logs/ --env safe-pendulum
+        guss fit --data heating.csv --columns obs=temperature action=valve --horizon 10
+        guss fit --data runs/safe-pendulum-guss-1a2b3c4d --in-turn
+    """
 
     data: Annotated[tuple[Path, ...], arg(metavar="FILE|RUN")]
-    """Logged transitions: NPZ, CSV or Parquet files, folders of them; or one stored run, with its own settings."""
+    """Logged transitions: NPZ, CSV or Parquet files or folders of them; or one stored run, whose settings are used."""
     env: Annotated[str | None, arg(metavar="NAME|FILE:NAME", help_behavior_hint="(default: none)")] = None
-    """Whose data they are: an environment of `guss list`, or your own Task. Without it a model is judged, not kept."""
+    """Source of the data: an environment of `guss list`, or a custom Task. Without it, no model is stored."""
     preset: Annotated[str | None, arg(metavar="NAME|FILE", help_behavior_hint="(default: that of the env)")] = None
-    """Another preset of experiments/, or a custom TOML file."""
+    """Preset: a name in experiments/ or a custom TOML file."""
     columns: ColumnNames = ()
     seed: int = 0
-    """Of the first weights and the order of training."""
+    """Seed of the initial weights and the order of training."""
     in_turn: bool = False
-    """Fit after every episode, going on from the weights before, as a run does: shows what more data bring."""
+    """Fit after each episode, starting from the previous weights, as a run does: shows the effect of more data."""
     test: bool = True
-    """Keep the last episode for judging the model at the horizon; with --no-test it is learned from too."""
+    """Hold out the last episode to evaluate predictions over the horizon; with --no-test, train on it too."""
     out: Path = Path("models")
-    """Where to write: OUT/<name of the data>/."""
+    """Output folder; files are in OUT/<name of the data>/."""
     overwrite: bool = False
-    """Replace what an earlier fit has written there."""
+    """Replace the files of an earlier fit."""
     json: bool = False
-    """Print the outcome as JSON."""
+    """Print the results as JSON."""
     quiet: bool = False
-    """No progress, no summary."""
+    """Print no progress and no summary."""
     plugin: Plugins = ()
 
     @classmethod
-    def defaults(cls, named: Namespace) -> tuple[AgentSettings, tuple[str, ...]]:
-        """Those of the preset, for the model that is named."""
+    def defaults(cls, named: Namespace) -> Defaults:
+        """The settings of the preset for the named model."""
+        settings = cls._settings(named.preset, named.env, model=named.model)
+        return Defaults(settings, ("model", "horizon", "model_settings", "fit"))
+
+    @classmethod
+    def _settings(cls, preset: str | None, env: str | None, **chosen: Any) -> AgentSettings:
+        """The settings of a preset, by default that of the environment; `chosen` override them."""
         from guss.methods.presets import settings_from
         from guss.methods.settings import AgentSettings
         from guss.plugins import find_preset, load_preset
 
-        preset = load_preset(named.preset) if named.preset else find_preset(named.env or "")
-        settings = settings_from(AgentSettings, preset, "guss", model=named.model)
-        return settings, ("model", "horizon", "model_settings", "fit")
+        return settings_from(AgentSettings, load_preset(preset) if preset else find_preset(env or ""), "guss", **chosen)
 
     def run(self) -> None:
         prepare(self.plugin)
@@ -73,7 +84,7 @@ class FitCommand(SettingsCommand):
         home = self.out / self.data[0].stem
         check_folder(home)
         if (home / "fit.json").exists() and not self.overwrite:
-            raise GussError(f"{home} holds an earlier fit; --overwrite replaces it, --out chooses another place")
+            raise GussError(f"{home} already contains a fit; --overwrite replaces it, --out chooses another folder")
         log = self._log()
         if self.test and len(log.episodes) == 1 and log.before is None:
             raise GussError(
@@ -96,27 +107,22 @@ class FitCommand(SettingsCommand):
             print_fit(make_console(), summary, [home / "fit.json", *files])
 
     def _log(self) -> Log:
-        """The data, and how to make a model of them."""
+        """The data and the settings of the model."""
         from guss.collect.datasets import read_traces
         from guss.collect.inputs import with_names
         from guss.envs.lookup import find_env
-        from guss.methods.presets import settings_from
-        from guss.methods.settings import AgentSettings
-        from guss.plugins import find_preset, load_preset
         from guss.runs.fit import log_of_files, log_of_run, task_of
         from guss.validation import check_seed
 
         if len(self.data) == 1 and (self.data[0] / "config.json").is_file():
             if given := sorted(self.given - set(KEPT)):
                 raise GussError(
-                    f"the model of a stored run is fitted with the run's own settings; leave out {as_flags(given)}, "
-                    f"or name its traces: --data {self.data[0]}/traces"
+                    f"the model of a stored run is fitted with the settings of the run; leave out {as_flags(given)}, "
+                    f"or fit to its traces: --data {self.data[0]}/traces"
                 )
             return log_of_run(self.data[0])
         check_seed(self.seed, "--seed")
         trace = read_traces(self.data, parse_columns(self.columns))
         names = (trace.obs_names, trace.action_names)
         task = task_of(trace) if self.env is None else with_names(find_env(self.env).make_task(), *names)
-        preset = load_preset(self.preset) if self.preset else find_preset(task.name)
-        settings = settings_from(AgentSettings, preset, "guss", **self.chosen)
-        return log_of_files(trace, task, settings, self.seed)
+        return log_of_files(trace, task, self._settings(self.preset, self.env, **self.chosen), self.seed)

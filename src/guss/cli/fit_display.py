@@ -1,4 +1,4 @@
-"""What `guss fit` shows: a line per fit, and how good the model is."""
+"""Terminal output of `guss fit`: a line per fit, and the accuracy of the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEW_HELD_OUT = 2
 
 
 def print_fitted(console: Console, news: Any) -> None:
-    """A line about a fit that is over."""
+    """Print a line about a finished fit."""
     ahead = "" if news.r2_horizon is None else f"  R² at the horizon {figure_text(news.r2_horizon.mean())}"
     about = f"{news.episodes} episodes, {news.rows} transitions: R² {figure_text(news.report.r2.mean())}{ahead}"
     nll = f"NLL {figure_text(news.report.nll.mean(), 2)}"
@@ -26,7 +26,7 @@ def print_fitted(console: Console, news: Any) -> None:
 
 
 def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> None:
-    """How good a model is, dimension by dimension, and what to think of it."""
+    """Print the accuracy of a model in each dimension, and advice if it is low."""
     seeds = len(summary["seeds"])
     title = f"{summary['model']} of {summary['task']}: {summary['rows']} steps of {summary['episodes']} episodes"
     title += f", mean of {seeds} seeds" if seeds > 1 else ""
@@ -38,17 +38,17 @@ def print_fit(console: Console, summary: dict[str, Any], files: list[Path]) -> N
         table.add_row(Text(label.removeprefix("dimension ")), _r2_text(r2), _r2_text(far), figure_text(ks, 3))
     console.print(table)
     _print_outcomes(console, summary)
-    about = f"R² (1 is perfect) and KS (0 is calibrated) on {summary['held_out_rows']} transitions that were held out"
-    about += "." if ahead is None else f"; {summary['horizon']} steps ahead on an episode that was not learned from."
+    about = f"R² (1 is perfect) and KS (0 is calibrated) on {summary['held_out_rows']} held-out transitions"
+    about += "." if ahead is None else f"; {summary['horizon']} steps ahead on a held-out episode."
     if summary["held_out_rows"] < FEW_HELD_OUT:
-        console.print("[red]Not evaluated[/]: too few transitions were held out; bring more data.")
+        console.print("[red]Not evaluated[/]: too few held-out transitions; add more data.")
     else:
         console.print(f"[dim]{about} NLL {figure_text(summary['nll'], 2)}.[/]")
     weak = [name for name, r2 in zip(summary["dimensions"], ahead or summary["r2"], strict=True) if _is_weak(r2)]
     if weak:
         console.print(
-            f"[red]Weak in {escape(', '.join(weak))}[/]: more or other data, a larger net, a shorter horizon; or "
-            f"something that matters is not observed (a speed?)."
+            f"[red]Low accuracy in {escape(', '.join(weak))}[/]: try more or more varied data, a larger network or a "
+            f"shorter horizon; or the observations lack a state variable (such as a velocity)."
         )
     print_files(console, files)
 
@@ -62,10 +62,10 @@ def _r2_text(r2: float | None) -> str:
 
 
 def _print_outcomes(console: Console, summary: dict[str, Any]) -> None:
-    """How good the learned reward, costs and end of episodes are, and what the data do not show."""
+    """Print the accuracy of the learned reward, costs and episode ends, and which examples the data lack."""
     outcomes = summary["outcomes"]
     if outcomes:
-        title = "Learned beside the dynamics, on the same held-out transitions"
+        title = "Learned reward, costs and episode ends, on the same held-out transitions"
         columns = numbers("R²", "log loss", "calibration error", "recall", "examples")
         table = Table("", *columns, title=title, title_justify="left")
         for name, each in outcomes.items():

@@ -17,18 +17,21 @@ FILES = ("README.md", "system.py", "known.py", "preset.toml")
 
 @dataclass
 class InitCommand:
-    """Write a small project to begin with: a commented example of a custom system, which runs as it is."""
+    """Write a project template: a custom system with comments, and a preset; it runs without changes.
+
+    guss init my_project
+    """
 
     folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
-    """Where to; it must not hold files of these names yet."""
+    """Folder to write to; existing files are not overwritten."""
 
     def run(self) -> None:
-        """Write the files and say what to do with them."""
+        """Write the files and print the next commands."""
         check_folder(self.folder)
         there = [name for name in FILES if (self.folder / name).exists()]
         if there:
             raise GussError(
-                f"{self.folder} has {', '.join(there)} already, and nothing is overwritten; name another folder"
+                f"{self.folder} already contains {', '.join(there)}, which are not overwritten; choose another folder"
             )
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)

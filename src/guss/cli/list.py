@@ -13,12 +13,15 @@ from guss.cli.options import Plugins, prepare
 
 @dataclass
 class ListCommand:
-    """Show planners, other methods, environments and models, with a line about each and its place in the paper."""
+    """List planners, other methods, environments and models, with their section in the paper.
+
+    guss list --settings
+    """
 
     json: bool = False
     """Print JSON instead of tables."""
     settings: bool = False
-    """Also show the settings of each, of runs and of fits, with their types and defaults."""
+    """Also list all settings, with their defaults."""
     plugin: Plugins = ()
 
     def run(self) -> None:
@@ -71,14 +74,14 @@ class ListCommand:
                 rows.append((f"[bold]{e['name']}[/]", e["summary"], e["paper"] or f"({e['origin']})"))
                 if self.settings:
                     rows += [("", f"[dim]{text}[/]", "") for text in settings_lines(e.get("settings", {}))]
-            show(kind.capitalize(), ("name", "what it is", "in the paper"), rows)
+            show(kind.capitalize(), ("name", "description", "in the paper"), rows)
         if self.settings:
             for kind, table in shared.items():
-                show(f"Settings of every {kind}", ("",), [(text,) for text in settings_lines(table)])
+                show(f"Settings of each {kind}", ("",), [(text,) for text in settings_lines(table)])
 
 
 def settings_table(cls: Any, leave_out: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-    """The settings that a dataclass declares: type, default and a sentence about each."""
+    """The settings that a dataclass declares: type, default and help of each."""
     from guss.validation import field_docs, type_text, types_of
 
     return {

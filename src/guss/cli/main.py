@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
+import contextlib
 import inspect
+import io
+import itertools
 import os
+import shutil
 import sys
 import sysconfig
+import textwrap
 import traceback
 import warnings
 from pathlib import Path
@@ -19,6 +23,7 @@ from guss.cli.check_env import CheckEnvCommand
 from guss.cli.eval import EvalCommand
 from guss.cli.export import ExportCommand
 from guss.cli.fit import FitCommand
+from guss.cli.flag_check import check_flags
 from guss.cli.init import InitCommand
 from guss.cli.list import ListCommand
 from guss.cli.options import print_warning
@@ -28,78 +33,131 @@ from guss.cli.replay import ReplayCommand
 from guss.cli.report import ReportCommand
 from guss.cli.reproduce import EXPERIMENTS, Reproduce
 from guss.cli.run import RunCommand
-from guss.cli.settings_flags import SettingsCommand, flags_of
+from guss.cli.settings_flags import SettingsCommand
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.files import file_error
 
-ABOUT = """Safe planning in learned models with quality-diversity search.
+ABOUT = """Safe model-based reinforcement learning: learn a model of a system and plan in it within constraints.
 
-Exit codes: 0 done; 2 an argument or a file is wrong or missing (one line says which); 130 interrupted (Ctrl-C),
-finished episodes are kept; 1 a defect of guss itself, with a traceback. Results go to standard output, progress and
-errors to standard error. NPROC in the environment sets the number of threads for computing (1 unless set)."""
+guss run --env safe-pendulum --seeds 2 --episodes 10    train the planner GuSS on Safe Pendulum
+guss report                                             table and figures of the runs in runs/
+guss run --method cem --help                            the settings of another method"""
+NOTES = """`guss COMMAND --help` describes a command and its flags; `guss --version` prints the version.
 
-COMMANDS = {
-    "run": RunCommand,
-    "eval": EvalCommand,
-    "replay": ReplayCommand,
-    "fit": FitCommand,
-    "export": ExportCommand,
-    "pack": PackCommand,
-    "reproduce": Reproduce,
-    "report": ReportCommand,
-    "check-env": CheckEnvCommand,
-    "init": InitCommand,
-    "plan": PlanCommand,
-    "list": ListCommand,
+Results go to standard output, progress and errors to standard error. The environment variable NPROC sets the number of
+CPU threads (1 by default). Exit codes: 0 success; 2 invalid arguments, files or results of user code, described in one
+line; 130 interrupted (Ctrl-C), finished episodes are kept; 1 a defect of guss, with a traceback."""
+DESCRIPTION = "(description)"
+"""What tyro prints for the description of a command, which is wrapped afterwards."""
+GROUPS: dict[str, dict[str, Any]] = {
+    "Get started": {"list": ListCommand, "init": InitCommand, "check-env": CheckEnvCommand, "plan": PlanCommand},
+    "Train": {"run": RunCommand, "fit": FitCommand},
+    "Evaluate": {"eval": EvalCommand, "replay": ReplayCommand, "report": ReportCommand},
+    "Share": {"export": ExportCommand, "pack": PackCommand},
+    "Paper": {"reproduce": Reproduce},
 }
+COMMANDS: dict[str, Any] = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 
 def parse(words: list[str]) -> Any:
-    """The command that the words ask for. Exits, as tyro does, after help or on flags that do not exist."""
-    kind, table, prog = "command", dict[str, Any](COMMANDS), "guss"
+    """The command of these words. Exits after help; a mistake raises GussError."""
+    kind, table, prog, help_text = "command", COMMANDS, "guss", main_help
     if words[:1] == ["reproduce"]:
-        kind, table, prog, words = "experiment", dict(EXPERIMENTS), "guss reproduce", words[1:]
-    if words and not words[0].startswith("-") and words[0] not in table:
-        raise UnknownNameError(kind, words[0], table)
-    given: frozenset[str] = frozenset()
-    if words and words[0] in table:
-        command = table[words[0]]
-        if issubclass(command, SettingsCommand):
-            table[words[0]] = command = command.typed(words[1:])
-        given = check_flags(words, command, f"{prog} {words[0]}")
-    about = inspect.getdoc(Reproduce) if kind == "experiment" else ABOUT
-    found = tyro.extras.subcommand_cli_from_dict(table, prog=prog, description=about, args=words or ["--help"])
+        kind, table, prog, words = "experiment", dict[str, Any](EXPERIMENTS), "guss reproduce", words[1:]
+        help_text = reproduce_help
+    if not words or words[0] in ("-h", "--help"):
+        print(help_text())
+        sys.exit(0)
+    name = words[0]
+    if name not in table:
+        if name.startswith("--tyro-"):  # completions for shells
+            return tyro.extras.subcommand_cli_from_dict(table, prog=prog, args=words)
+        if name.startswith("-"):
+            raise GussError(f"{prog} has no flag {name}: `{prog} --help` lists its {kind}s, which have flags")
+        raise UnknownNameError(kind, name, table)
+    command, prog = table[name], f"{prog} {name}"
+    if issubclass(command, SettingsCommand):
+        command = command.typed(words[1:])
+    given = check_flags(words, command, prog)
+    printed, errors = _Captured(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+            found = tyro.cli(command, prog=prog, description=DESCRIPTION, args=words[1:])
+    except SystemExit as end:
+        if end.code:
+            raise GussError(f"{error_text(errors.getvalue())}; `{prog} --help` shows the usage") from end
+        print(printed.getvalue().replace(DESCRIPTION, wrapped(inspect.getdoc(command) or "")), end="")
+        raise
     if isinstance(found, SettingsCommand):
         found.given = given
     return found
 
 
-def check_flags(words: list[str], command: Any, prog: str) -> frozenset[str]:
-    """The fields that the words set. Raises an error for a flag that a command does not have, or a list given twice."""
-    flags = flags_of(command)
-    given: list[str] = []
-    for word in words[1:]:
-        flag = word.partition("=")[0].replace("_", "-")
-        if flag == "--":
-            break
-        if not flag.startswith("--") or flag == "--help" or flag.startswith("--tyro-"):
-            continue
-        if flag not in flags:
-            near = difflib.get_close_matches(flag, flags, n=3, cutoff=0.7)
-            hint = f"did you mean {' or '.join(near)}? " if near else ""
-            raise GussError(f"{prog} has no flag {word.partition('=')[0]}: {hint}`{prog} --help` lists all")
-        field, default = flags[flag]
-        if field in given and isinstance(default, tuple):  # tyro takes the last
-            raise GussError(f"{flag} is given more than once; give it once, with all values after it: {flag} A B")
-        given.append(field)
-    return frozenset(given)
+class _Captured(io.StringIO):
+    """Text for standard output, coloured if that is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return sys.__stdout__ is not None and sys.__stdout__.isatty()
+
+
+def main_help() -> str:
+    """The text of `guss --help`."""
+    parts = ["usage: guss COMMAND [FLAGS]", wrapped(ABOUT)]
+    parts += [f"{title}:\n{summaries(group)}" for title, group in GROUPS.items()]
+    return "\n\n".join([*parts, wrapped(NOTES)])
+
+
+def reproduce_help() -> str:
+    """The text of `guss reproduce --help`."""
+    about = wrapped(inspect.getdoc(Reproduce) or "")
+    note = wrapped("`guss reproduce EXPERIMENT --help` describes an experiment and its flags.")
+    return f"usage: guss reproduce EXPERIMENT [FLAGS]\n\n{about}\n\n{summaries(EXPERIMENTS)}\n\n{note}"
+
+
+def summaries(commands: dict[str, Any]) -> str:
+    """The name and the first paragraph of the docstring of each command."""
+    return "\n".join(
+        textwrap.fill(
+            " ".join((inspect.getdoc(command) or "").partition("\n\n")[0].split()),
+            text_width(),
+            initial_indent=f"  {name:<12}",
+            subsequent_indent=" " * 14,
+        )
+        for name, command in commands.items()
+    )
+
+
+def wrapped(text: str) -> str:
+    """Paragraphs as wide as the terminal; lines that start with `guss` are examples, which are indented."""
+    parts = []
+    for part in text.split("\n\n"):
+        lines = [line.strip() for line in part.splitlines()]
+        is_example = all(line.startswith("guss ") for line in lines)
+        parts.append(
+            textwrap.indent("\n".join(lines), "    ") if is_example else textwrap.fill(" ".join(lines), text_width())
+        )
+    return "\n\n".join(parts)
+
+
+def text_width() -> int:
+    """Columns of the terminal, at most 120."""
+    return min(120, shutil.get_terminal_size((100, 24)).columns)
+
+
+def error_text(box: str) -> str:
+    """An error of tyro in one line: without its frame, its title and the text below a rule."""
+    lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()][1:]
+    lines = list(itertools.takewhile(lambda line: not line.startswith("───"), lines))
+    return " ".join(" ".join(lines).split()).rstrip(".")
 
 
 _show_other = warnings.showwarning
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    """Our own warnings in one line, without the place in the code that they come from."""
+    """Print a GussWarning in one line, without its place in the code."""
     if issubclass(category, GussWarning):
         print_warning(message)
     else:
@@ -107,7 +165,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *where: Any, 
 
 
 def raised_by_guss(error: OSError) -> bool:
-    """Whether guss itself called what raised this, as `open`; an error in other people's code keeps its traceback."""
+    """Whether guss called the function that raised it, such as `open`; errors in user code keep their traceback."""
     frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     library = (sysconfig.get_path("stdlib"), "<frozen")
     while frames and frames[-1].startswith(library) and "site-packages" not in frames[-1]:
@@ -121,14 +179,14 @@ def main() -> None:
         print(f"guss {guss.__version__}")
         return
     warnings.showwarning = _show_warning
-    os.environ.setdefault("NPROC", "1")  # XLA's threads: handing small pieces to a second one costs more than it gains
+    os.environ.setdefault("NPROC", "1")  # threads of XLA: small operations are slower with two
     try:
         parse(sys.argv[1:]).run()
     except GussError as error:
         for text in (error, *getattr(error, "__notes__", ())):
             print(f"guss: error: {text}", file=sys.stderr)
         sys.exit(2)
-    except BrokenPipeError:  # the reader of our output has gone, as in `guss list | head`
+    except BrokenPipeError:  # the reader of the output has exited, as in `guss list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         if not raised_by_guss(error):
@@ -136,7 +194,7 @@ def main() -> None:
         print(f"guss: error: {file_error(error.filename or 'a file', error, 'access')}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as stop:
-        notes = ["guss: interrupted; what was finished is kept", *getattr(stop, "__notes__", ())]
+        notes = ["guss: interrupted; finished episodes are kept", *getattr(stop, "__notes__", ())]
         print("; ".join(notes), file=sys.stderr)
         sys.exit(130)
 

@@ -20,32 +20,33 @@ if TYPE_CHECKING:
 
 @dataclass
 class PackCommand:
-    """A small copy of runs, to keep or to share: settings, records, state maps, the animation of an episode.
+    """Write small copies of runs to share: settings, records, state maps and an animation, without checkpoints.
 
-    Stored files are copied and counted. Code that is not part of guss (environments, planners, models) is imported with
-    --replay only.
+    Imports custom environments, planners and models only with --replay.
+
+        guss pack runs --out shared
     """
 
     runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="DIR|RUN", help_behavior_hint="")]
-    """Runs, or folders of runs."""
+    """Run folders, or folders that contain them."""
     out: Annotated[Path, arg(metavar="DIR2")]
-    """Where each gets a folder of its own name; what is there is replaced if it is an earlier copy of the same run."""
+    """Folder for the copies, each in a folder named as its run; an earlier copy of the same run is replaced."""
     animation: bool = True
-    """With the animation of the last episode: the stored one, else recomputed, if all its code is part of guss."""
+    """Include an animation of the last episode: the stored one, or a new one if guss contains all code of the run."""
     replay: bool = False
-    """Recompute it for custom environments and planners too: imports and runs their code."""
+    """Recompute animations also for custom environments, planners and models: imports and runs their code."""
     json: bool = False
-    """Print what was written as JSON."""
+    """Print the list of files as JSON."""
     quiet: bool = False
-    """No progress, no summary."""
+    """Print no progress and no summary."""
     plugin: Plugins = ()
 
     def run(self) -> None:
-        """Check all, then pack one after the other."""
+        """Check all runs, then pack them."""
         if not self.runs:
-            raise GussError("name a run, or a folder of runs")
+            raise GussError("guss pack needs a run folder or a folder of runs, such as: guss pack runs --out shared")
         if self.plugin and not self.replay:
-            raise GussError("--plugin imports code, which a pack does only with --replay: add that, or leave it out")
+            raise GussError("--plugin imports code, which needs --replay: add --replay, or leave out --plugin")
         prepare(self.plugin)
         from guss.cli.display import print_packed
         from guss.progress import make_console
@@ -64,7 +65,7 @@ class PackCommand:
             print_packed(make_console(), packed)
 
     def _pack(self, home: Path, name: str, status: Status) -> Packed:
-        """Pack one run; `status` shows its name and how far its animation is."""
+        """Pack one run; `status` shows its name and the progress of its animation."""
         from rich.text import Text
 
         from guss.runs.pack import pack_run

@@ -6,39 +6,42 @@ import json
 from argparse import Namespace
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from tyro.conf import arg
 
-from guss.cli.options import Plugins, prepare
-from guss.cli.settings_flags import SettingsCommand
+from guss.cli.options import Plugins, check_planners, prepare
+from guss.cli.settings_flags import Defaults, SettingsCommand
 from guss.errors import GussError
-
-if TYPE_CHECKING:
-    from guss.methods.settings import AgentSettings
 
 
 @dataclass
 class PlanCommand(SettingsCommand):
-    """Plan once from one state and show the action, what the planner expects of it, and how it was found."""
+    """Compute one plan with the true dynamics; print its first action, predicted reward, cost and final state.
+
+    guss plan --env safe-toy --obs 2 3
+    guss plan --method cem --horizon 20 --budget 200
+    """
 
     env: str = "safe-toy"
-    """A registered environment, or your own: module:name or file.py:name of a Task or a function that returns one."""
+    """An environment of `guss list`, or a custom Task or function that returns one: module:name or file.py:name."""
     seed: int = 0
     """Seed of the search."""
     obs: Annotated[tuple[float, ...] | None, arg(metavar="X", help_behavior_hint="")] = None
-    """The state to plan from; by default the task's own start."""
+    """Observation to plan from. (default: the initial state of the environment)"""
     json: bool = False
     """Print JSON."""
     plugin: Plugins = ()
 
     @classmethod
-    def defaults(cls, named: Namespace) -> tuple[AgentSettings, tuple[str, ...]]:
-        """Those of the planner that is named."""
+    def defaults(cls, named: Namespace) -> Defaults:
+        """The settings of the named planner."""
         from guss.methods.settings import AgentSettings
 
-        settings = AgentSettings(method=named.method or "guss", horizon=50, budget=500)
-        return settings, ("method", "horizon", "budget", "method_settings")
+        method = named.method or "guss"
+        check_planners([method], f"to train it: guss run --method {method}")
+        settings = AgentSettings(method=method, horizon=50, budget=500)
+        return Defaults(settings, ("method", "horizon", "budget", "method_settings"))
 
     def run(self) -> None:
         prepare(self.plugin)
@@ -68,7 +71,7 @@ class PlanCommand(SettingsCommand):
         d = SimpleNamespace(**numbers)
         print(f"action            {action}" + "  (fallback: no usable prediction)" * d.fallback)
         print(f"expected reward   {d.reward:.4g} over {s.horizon} steps")
-        print(f"expected cost     {d.cost:g} unsafe steps beyond the bounds, {d.hard:g} hard violations")
+        print(f"expected cost     {d.cost:g} unsafe steps beyond the bounds, {d.hard:g} violations of hard limits")
         print(f"plans evaluated   {d.evaluated}, of them {100 * d.safe_share:.1f} % safe")
         if d.occupancy:
             print(f"archive           {d.occupancy} of {task.grid.num_cells} cells filled")

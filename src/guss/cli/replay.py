@@ -15,33 +15,36 @@ from guss.files import check_file
 
 @dataclass
 class ReplayCommand:
-    """Draw an episode of a run: the system, the fan of plans with the chosen one, the archive, the course.
+    """Animate an episode of a run: the system, candidate plans, the chosen plan, the archive, reward and cost.
 
-    Plans are recomputed, not stored: this imports and creates the environment that the run names, and its planner.
+    Plans are recomputed, not stored: this imports the environment and the planner of the run.
+
+        guss replay runs/safe-pendulum-guss-1a2b3c4d --episode 3
+        guss replay runs/safe-pendulum-guss-1a2b3c4d --step 50 --out plan.png
     """
 
     run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
-    """The run's folder."""
+    """Folder of the run."""
     episode: Annotated[int | None, arg(metavar="E", help_behavior_hint="(default: the last)")] = None
-    """Which episode, from 0. Models older than the last two checkpoints are fitted again first."""
+    """Episode number, from 0. Models older than the last two checkpoints are fitted again."""
     seed: Annotated[int | None, arg(metavar="S", help_behavior_hint="(default: the first)")] = None
-    """Which seed."""
+    """Seed."""
     step: Annotated[int | None, arg(metavar="T", help_behavior_hint="")] = None
-    """One step only, from 0, as a picture (.png); -1 is the last."""
+    """Draw only this step, from 0, as an image (.png); -1 is the last."""
     dims: Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="(default: all of a custom system)")] = ()
-    """Draw these dimensions of the observations, by name or number, with their limits and the actions."""
+    """Draw these observation dimensions, by name or number, with their limits and the actions."""
     every: Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: 100 frames in all)")] = None
-    """A frame for every K-th step."""
+    """Draw every K-th step."""
     fps: int = 15
     """Frames per second."""
     out: Path = Path("replay.gif")
-    """A .gif; with --step a .png."""
+    """Output file: .gif, or .png with --step."""
     quiet: bool = False
-    """No progress, no summary."""
+    """Print no progress and no summary."""
     plugin: Plugins = ()
 
     def run(self) -> None:
-        """Plan the episode again and draw it."""
+        """Recompute the plans of the episode and draw it."""
         prepare(self.plugin)
         from guss.cli.display import counting_bar
         from guss.cli.fit_display import print_fitted
@@ -51,7 +54,7 @@ class ReplayCommand:
 
         check_file(self.out)
         console = make_console(stderr=True, quiet=self.quiet)
-        with console.status("looking for the models of that episode"):
+        with console.status("loading the models of the episode"):
             stored = Stored(self.run_folder, self.episode, self.seed, partial(print_fitted, console))
         with counting_bar(console, len(stored), "step") as bar:
             write_replay(

@@ -14,24 +14,25 @@ from guss.cli.options import command_line, print_warning
 
 @dataclass
 class ReportCommand:
-    """Turn stored runs into the answer: the paper's table with ours beside it, how sure it is, figures, and one page.
+    """Compare stored runs: a table with the paper's values, intervals and tests, figures, and an HTML page.
 
-    Compared are the runs in DIR itself or in DIR/runs; those in its other subfolders are shown as groups of their own.
-    Only stored records are read: no environment is created or stepped, and no module that a run names is imported. The
-    report says what is missing or unfinished.
+    Compares the runs in DIR or DIR/runs; runs in other subfolders are separate groups. Lists missing and unfinished
+    runs. Reads stored records only: imports no environment and no plugin.
+
+        guss report runs
     """
 
     folder: Annotated[Positional[Path], arg(metavar="DIR")] = Path("runs")
-    """Where the runs are."""
+    """Folder of the runs."""
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: DIR/report)")] = None
-    """Where to write table.md, table.json, table.tex, figures/ and report.html."""
+    """Output folder of table.md, table.json, table.tex, figures/ and report.html."""
     json: bool = False
     """Print the table as JSON."""
     quiet: bool = False
-    """No progress, no table."""
+    """Print no progress and no table."""
 
     def run(self) -> None:
-        """Make the report, show its table, say where it is."""
+        """Write the report, print its table and the paths of its files."""
         from guss.cli.table_display import print_report
         from guss.progress import make_console
         from guss.reports.escapes import one_line
@@ -46,7 +47,7 @@ class ReportCommand:
 
 
 def report_with_status(folder: Path, out: Path | None, quiet: bool) -> list[Path]:
-    """Write the report of a folder's runs; a terminal shows the part that is being written. Returns its files."""
+    """Write the report of the runs in a folder, with a status line on a terminal; returns its files."""
     from rich.text import Text
 
     from guss.progress import make_console

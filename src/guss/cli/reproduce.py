@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from guss.cli.options import FROM_PRESET, Plugins, command_provenance, prepare
+from guss.cli.options import FROM_PRESET, Plugins, check_planners, command_provenance, prepare
 from guss.cli.report import report_with_status
 from guss.errors import GussError
 from guss.files import check_folder
@@ -21,19 +21,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class Toy:
-    """The exploration experiment of Sec. 5.1: Fig. 2 and the trajectories of appendix B. About a minute.
+    """The exploration experiment of Sec. 5.1: Fig. 2 and the trajectories of appendix B. Takes about a minute.
 
-    The same command resumes what was interrupted; methods that were finished are not run again.
+    The same command resumes an interrupted experiment; finished methods are not run again.
+
+        guss reproduce toy --methods guss cem --seeds 3
     """
 
     preset: Literal["paper", "quick"] = "paper"
     """paper: 10 seeds; quick: 2 seeds, for a first look."""
     seeds: Annotated[int | None, arg(metavar="N"), FROM_PRESET] = None
-    """How many seeds."""
+    """Number of seeds."""
     seed: int = 0
-    """The first of them."""
+    """First seed."""
     methods: Annotated[tuple[str, ...] | None, arg(metavar="NAME"), FROM_PRESET] = None
-    """Planners to compare; see `guss list`."""
+    """Planners of `guss list` to compare."""
     horizon: Annotated[int | None, arg(metavar="H"), FROM_PRESET] = None
     """H: steps of a plan."""
     budget: Annotated[int | None, arg(metavar="M"), FROM_PRESET] = None
@@ -43,15 +45,15 @@ class Toy:
     layout: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: the paper's)")] = None
     """A custom world: a TOML file with start, goal, unsafe (rectangles x0, x1, y0, y1), size, goal_radius."""
     out: Path = Path("runs")
-    """Where to write; the results are in its subfolder toy."""
+    """Output folder; the results are in its subfolder toy."""
     json: bool = False
     """Print the summary as JSON instead of a table."""
     quiet: bool = False
-    """No progress, no table."""
+    """Print no progress and no table."""
     plugin: Plugins = ()
 
     def run(self) -> None:
-        """Run, report, say where the files are."""
+        """Run, write the report, print the results and the paths of the files."""
         prepare(self.plugin)
         from guss.cli.display import print_toy_summary
         from guss.progress import make_console
@@ -63,7 +65,7 @@ class Toy:
             print_toy_summary(make_console(), summary, files)
 
     def reproduce(self, again: bool = True) -> tuple[dict[str, Any], list[Path]]:
-        """The numbers and the files; unless `again`, a finished experiment with these settings is not run once more."""
+        """The results and the files. With `again=False`, a finished experiment with these settings is not repeated."""
         from guss.cli.display import MethodProgress
         from guss.envs.toy import PAPER_LAYOUT, ToyLayout
         from guss.plugins import load_preset
@@ -76,6 +78,7 @@ class Toy:
         preset = experiment["paper"] | (experiment[self.preset] if self.preset != "paper" else {})
         values = preset | {name: getattr(self, name) for name in preset if getattr(self, name) is not None}
         values |= {"methods": _names(values["methods"]), "seeds": seeds_from(self.seed, values["seeds"])}
+        check_planners(values["methods"], "policies are in: guss reproduce table1")
         settings = {name: s for name, s in experiment["methods"].items() if name in values["methods"]}
         layout = PAPER_LAYOUT if self.layout is None else ToyLayout.from_toml(self.layout)
         config = ToyConfig(**values, settings=settings, layout=layout)
@@ -89,44 +92,47 @@ class Toy:
 
 @dataclass
 class Table1:
-    """The paper's Table 1, and random actions: every method on every environment, then a report of them all.
+    """Table 1 of the paper and random actions: all methods on all environments, then a report of all runs.
 
-    Methods: guss, s-rs, safe-mbpo, rcem, rs, cem, cpo, ppo-lagrangian, random. Each is an ordinary run, as `guss run`
-    makes it, so `guss replay`, `guss eval` and `guss run --resume` take it.
+    Methods: guss, s-rs, safe-mbpo, rcem, rs, cem, cpo, ppo-lagrangian, random. Each run is the same as one of
+    `guss run`: `guss replay`, `guss eval` and `guss run --resume` accept it.
 
-    How long, on one core: quick about twelve minutes, some more for the car (a first look, too short to judge by); best
-    about three hours, and more than a day for the car; paper as long, and days for the car. Cheap runs come first, and
-    the bar says how much is left.
+    Duration on one core: --preset quick takes about twelve minutes and some more for the car (too short to compare
+    methods); best about three hours, and more than a day for the car; paper as long, and days for the car. Short runs
+    come first; the progress bar shows the remaining time.
 
-    Interrupt it whenever you like (Ctrl-C): at most the episode under way is lost. The same command resumes,
-    skips what is finished and ends as if it had never been interrupted. A run that fails, or that another process
-    works on, is reported, and the others continue; the exit code is then 2.
+    An interrupt (Ctrl-C) loses at most the current episode. The same command resumes, skips finished runs and gives the
+    same results as without the interruption. If a run fails, or another process is working on it, the error is
+    reported, the other runs continue, and the exit code is 2.
+
+        guss reproduce table1 --preset quick
+        guss reproduce table1 --env safe-pendulum --methods guss s-rs random --seeds 3
     """
 
     env: Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="(default: all three)")] = ()
-    """Environments: safe-pendulum, safe-acrobot, safe-car-goal (the extra `car`; left out where that is missing)."""
-    methods: Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="(default: the table's)")] = ()
-    """Methods: those of the table and random, or any other of `guss list`."""
+    """Environments: safe-pendulum, safe-acrobot, safe-car-goal (left out if the extra `car` is not installed)."""
+    methods: Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="(default: those above)")] = ()
+    """Methods: any of `guss list`."""
     preset: Literal["best", "paper", "quick"] = "best"
-    """best: what works best here, experiments/<env>.toml; paper: the paper's own settings; quick: a first look."""
+    """best: tuned settings, experiments/<env>.toml; paper: settings of the paper; quick: few seeds and episodes."""
     seeds: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: 6; quick: 2)")] = None
-    """How many seeds, all run together."""
+    """Number of seeds, all run together."""
     seed: int = 0
-    """The first of them."""
+    """First seed."""
     episodes: Annotated[int | None, arg(metavar="N"), FROM_PRESET] = None
-    """Episodes of methods that plan, learn a model or act at random; model-free ones, which need many, keep theirs."""
+    """Episodes of planners, model-based policies and random; model-free policies, which need many, ignore it."""
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: runs/reproduce-<preset>)")] = None
-    """Where to write: a folder per run, and report/."""
+    """Output folder: a folder per run, and report/."""
     animations: bool = True
-    """Store an episode of every run as an animation for the report: it is planned once more."""
+    """Store an episode of each run as an animation for the report; this recomputes its plans."""
     json: bool = False
-    """Print the outcome as JSON."""
+    """Print the results as JSON."""
     quiet: bool = False
-    """No progress, no summary."""
+    """Print no progress and no summary."""
     plugin: Plugins = ()
 
     def run(self) -> None:
-        """Run what is not finished, report, say what came out and where it is."""
+        """Run all unfinished runs, write the report, print the results and the paths of the files."""
         prepare(self.plugin)
         check_folder(self.folder)
         batch, left_out = self._batch()
@@ -138,7 +144,7 @@ class Table1:
             raise
         self._report(batch, left_out, troubles)
         if troubles:
-            error = GussError(f"{len(troubles)} jobs did not finish; repeat the command to retry them:")
+            error = GussError(f"{len(troubles)} jobs failed; repeat the command to retry them:")
             for trouble in troubles:
                 error.add_note(trouble)
             raise error
@@ -148,7 +154,7 @@ class Table1:
         return Path("runs") / f"reproduce-{self.preset}" if self.out is None else self.out
 
     def _batch(self) -> tuple[Batch, list[str]]:
-        """The runs, and what is left out of them."""
+        """The runs, and the reasons for those that are left out."""
         from guss.envs.car_world import load_mujoco
         from guss.runs.suite import Batch
         from guss.runs.table1 import ENVIRONMENTS, METHODS, NUM_SEEDS, check_names, table1_runs
@@ -159,7 +165,7 @@ class Table1:
             try:
                 load_mujoco()
             except GussError as error:
-                if self.env:  # asked for by name
+                if self.env:  # requested by name
                     raise
                 envs, missing = tuple(env for env in envs if env != "safe-car-goal"), [f"safe-car-goal: {error}"]
         seeds = NUM_SEEDS[self.preset] if self.seeds is None else self.seeds
@@ -167,7 +173,7 @@ class Table1:
         return Batch(configs, self.folder), missing + left_out
 
     def _run_all(self, batch: Batch, left_out: list[str]) -> list[Job]:
-        """Every run to its end, with its animation and map; returns those that did not get there."""
+        """Finish each run, with its animation and state map; returns the runs that failed."""
         from guss.cli.table_display import BatchProgress
         from guss.progress import make_console
         from guss.runs.animator import write_animation
@@ -182,11 +188,11 @@ class Table1:
             return batch.run(command_provenance(), progress, extras)
 
     def _more(self) -> list[str]:
-        """What else there is to do; returns what failed."""
+        """Further experiments; returns their errors."""
         return []
 
     def _report(self, batch: Batch, left_out: list[str], troubles: list[str]) -> None:
-        """Tables and figures of all runs, and a summary; adds what fails."""
+        """Write tables and figures of all runs, and print a summary; adds errors to `troubles`."""
         from guss.cli.table_display import print_report
         from guss.progress import make_console
         from guss.reports.run_summary import summarise_run
@@ -194,7 +200,7 @@ class Table1:
         files: list[Path] = []
         try:
             files = report_with_status(self.folder, None, self.quiet)
-        except GussError as error:  # of nothing, if all runs failed
+        except GussError as error:  # if all runs failed, there is nothing to report
             troubles.append(f"no report: {error}")
         if self.json:
             summaries = [summarise_run(job.home) for job in batch.in_order if job.finished]
@@ -206,9 +212,11 @@ class Table1:
 
 @dataclass
 class All(Table1):
-    """All experiments of the paper: Table 1 with these flags, then the toy world, and one report of everything.
+    """All experiments of the paper: Table 1 with these flags, then the toy experiment, and one report of both.
 
-    `guss reproduce table1 --help` says how long it takes and how to resume it; the toy world adds a minute.
+    `guss reproduce table1 --help` describes methods, duration and how to resume; the toy experiment adds a minute.
+
+        guss reproduce all --preset quick
     """
 
     def _more(self) -> list[str]:
@@ -221,7 +229,7 @@ class All(Table1):
 
 
 def _names(words: Sequence[str]) -> tuple[str, ...]:
-    """Names, with spaces or commas between them."""
+    """Names separated by spaces or commas."""
     return tuple(name for word in words for name in word.split(",") if name)
 
 
@@ -230,7 +238,7 @@ EXPERIMENTS = {"table1": Table1, "toy": Toy, "all": All}
 
 @dataclass
 class Reproduce:
-    """Reproduce an experiment of the paper, with its figures: table1, toy, or all of them.
+    """Reproduce the experiments of the paper with their figures: table1, toy, or all.
 
-    Start with `guss reproduce table1 --preset quick`. The same command resumes what was interrupted.
+    Start with `guss reproduce table1 --preset quick`. The same command resumes an interrupted experiment.
     """

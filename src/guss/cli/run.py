@@ -14,12 +14,11 @@ from tyro.conf import arg
 
 from guss.cli.options import ColumnNames, Plugins, command_provenance, parse_columns, prepare
 from guss.cli.run_notes import resumable, warn_if_random, warn_if_was_random
-from guss.cli.settings_flags import SettingsCommand, as_flags
+from guss.cli.settings_flags import Defaults, SettingsCommand, as_flags, merged
 from guss.errors import GussError
 
 if TYPE_CHECKING:
     from guss.collect.datasets import Dataset
-    from guss.methods.settings import RunSettings
     from guss.runs.config import RunConfig
 
 DEFAULT_ENV = "safe-pendulum"
@@ -27,46 +26,57 @@ DEFAULT_ENV = "safe-pendulum"
 
 @dataclass
 class RunCommand(SettingsCommand):
-    """Learn a model of a system and control it by planning in it (Alg. 1); records go to OUT/<env>-<method>-<hash>.
+    """Train a method on an environment: a planner with a learned model (Alg. 1 of the paper), or a policy.
 
-    Defaults of settings are those of the preset, or of the method. Settings of another method: --method NAME --help.
+    Each run has a folder OUT/<env>-<method>-<hash of the settings> with records, checkpoints and figures. The defaults
+    below are those of the preset and the method: add --env, --method and --model to --help to see those of others.
+
+        guss run --env safe-pendulum --method guss --seeds 3 --episodes 20 --against s-rs random
+        guss run --env system.py:make_env --episodes 30 --model dmdn --model.ensemble 5 --fit.max-steps 2000
+        guss run --resume runs/safe-pendulum-guss-1a2b3c4d --episodes 40
     """
 
     preset: Annotated[str | None, arg(metavar="NAME|FILE", help_behavior_hint="(default: that of the env)")] = None
-    """Another preset of experiments/, such as safe-pendulum-paper, or a custom TOML file."""
+    """Preset of settings: a name in experiments/, such as safe-pendulum-paper, or a custom TOML file."""
     seeds: int = 6
-    """How many seeds, all run together."""
+    """Number of seeds, all run together."""
     seed: int = 0
-    """The first of them."""
+    """First seed."""
     data: Annotated[tuple[Path, ...], arg(metavar="FILE", help_behavior_hint="")] = ()
-    """Logged transitions to start from (NPZ, CSV, Parquet, folders, another run); then no random episode is needed."""
+    """Logged transitions to start from instead of random episodes: NPZ, CSV or Parquet files, folders, another run."""
     columns: ColumnNames = ()
     out: Path = Path("runs")
-    """Where to write."""
+    """Output folder of all runs."""
     overwrite: bool = False
-    """Replace a stored run with the same settings."""
-    resume: Annotated[Path | None, arg(metavar="DIR/RUN", help_behavior_hint="")] = None
-    """Resume an interrupted run; it ends as if it had never been interrupted. Imports and steps the environment that it
-    names. Its settings are kept, but for --episodes and --target, which extend it, also if it is finished."""
+    """Replace an existing run with the same settings."""
+    resume: Annotated[
+        Path | None,
+        arg(
+            metavar="DIR/RUN",
+            help="Resume an interrupted run, with the same results as without the interruption. The settings stay the "
+            "same, except --episodes and --target, which also extend a finished run. Imports its environment.",
+            help_behavior_hint="",
+        ),
+    ] = None
     previous: bool = False
-    """With --resume: from the checkpoint before the last one."""
+    """With --resume: start from the second-last checkpoint."""
     against: Annotated[tuple[str, ...], arg(metavar="METHOD", help_behavior_hint="")] = ()
-    """Other methods to run with the same seeds, and compare with; those stored already are not run again."""
+    """Further methods to run and compare, with the same seeds; --method.* flags apply to --method only."""
     figures: bool = True
     """Draw the learning curves."""
     replay: bool = False
-    """Draw the last episode too, as `guss replay` does."""
+    """Animate the last episode, as `guss replay` does."""
     log: Annotated[tuple[str, ...], arg(metavar="WHERE", help_behavior_hint="")] = ()
-    """Curves while it runs: tensorboard, wandb (extras of the same names)."""
+    """Log curves during the run to tensorboard or wandb (extras of the same names)."""
     json: bool = False
-    """Print the outcome as JSON."""
+    """Print the results as JSON."""
     quiet: bool = False
-    """No progress, no summary."""
+    """Print no progress and no summary."""
     plugin: Plugins = ()
 
     @classmethod
-    def defaults(cls, named: Namespace) -> tuple[RunSettings, tuple[str, ...]]:
-        """Those of the preset, for the method and the model that are named."""
+    def defaults(cls, named: Namespace) -> Defaults:
+        """The settings of the preset for the named methods and model."""
         from guss.methods.presets import settings_from
         from guss.methods.settings import RunSettings
         from guss.plugins import find_preset, load_preset
@@ -74,11 +84,12 @@ class RunCommand(SettingsCommand):
 
         preset = load_preset(named.preset) if named.preset else find_preset(named.env or DEFAULT_ENV)
         env = named.env or preset.get("env", DEFAULT_ENV)
-        settings = settings_from(RunSettings, preset, named.method or "guss", env=env, model=named.model)
-        return settings, ("env", *(name for name in types_of(RunSettings) if name not in {"env", *settings.unused}))
+        methods = (named.method or "guss", *named.against)
+        settings = [settings_from(RunSettings, preset, method, env=env, model=named.model) for method in methods]
+        return merged(settings, ("env", *(name for name in types_of(RunSettings) if name != "env")))
 
     def run(self) -> None:
-        """Run, then say what came out and where it is."""
+        """Run, then print the results and the paths of the files."""
         prepare(self.plugin)
         from guss.cli.display import print_run_summary
         from guss.progress import RunProgress, make_console
@@ -98,7 +109,7 @@ class RunCommand(SettingsCommand):
             opened = reopened_run(home, previous=self.previous, more=more)
         else:
             if self.columns and not self.data:
-                raise GussError("--columns names columns of data files: it needs --data")
+                raise GussError("--columns names the columns of data files: it needs --data")
             data = self._data() if self.data else None
             config = self._config(self.settings.method, data)
             others = [self._config(method, None) for method in self.against]
@@ -109,7 +120,7 @@ class RunCommand(SettingsCommand):
         with resumable(home), RunProgress(console, episodes) as progress, opened as (home, trainer):
             train(home, trainer, self.log, **progress.callbacks())
         from guss.reports.inventory import read_record
-        from guss.reports.run_summary import summarise_record, write_figures  # slow to import, so not before the run
+        from guss.reports.run_summary import summarise_record, write_figures  # slow imports, after the run
 
         records = [read_record(each) for each in (home, *(self._compared(other) for other in others))]
         summaries = [summarise_record(record) for record in records]
@@ -123,7 +134,7 @@ class RunCommand(SettingsCommand):
             print_run_summary(make_console(), summaries, files)
 
     def _compared(self, config: RunConfig) -> Path:
-        """The run to compare with: the one stored, resumed if it is not finished, or a new one."""
+        """A run to compare with: the stored one, resumed if it is not finished, or a new one."""
         from guss.progress import RunProgress, make_console
         from guss.runs.run import resume, run
 
@@ -137,7 +148,7 @@ class RunCommand(SettingsCommand):
         return home
 
     def _replay(self, home: Path) -> list[Path]:
-        """The last episode of the first seed as an animation, its last plan as a figure."""
+        """Animate the last episode of the first seed, and draw its last plan."""
         from guss.cli.display import counting_bar
         from guss.progress import make_console
         from guss.reports.replay_figure import write_replay
@@ -150,7 +161,7 @@ class RunCommand(SettingsCommand):
         return [animation, still]
 
     def _data(self) -> Dataset:
-        """The logged data to start from, costs in the order of the environment's constraints."""
+        """The logged data to start from, with costs in the order of the constraints."""
         from guss.collect.datasets import read_traces
         from guss.collect.inputs import costs_in_order
         from guss.envs.lookup import find_env
@@ -160,23 +171,26 @@ class RunCommand(SettingsCommand):
         return costs_in_order(find_env(s.env, **how).make_task(), data)
 
     def _config(self, method: str, data: Dataset | None) -> RunConfig:
-        """The run that the flags and the preset ask for; another method has its own settings, not those of --method."""
+        """The config of a method, by the preset and those flags that it uses; --method.* are of the first method."""
+        from guss.methods.presets import settings_from
+        from guss.methods.settings import RunSettings, without
         from guss.plugins import find_preset, load_preset
         from guss.runs.config import config_from, seeds_from
 
         if self.previous:
-            raise GussError("--previous says which checkpoint to resume from: it needs --resume")
-        preset = load_preset(self.preset) if self.preset else find_preset(self.settings.env)
-        chosen = {name: value for name, value in self.chosen.items() if name not in ("env", "method")}
+            raise GussError("--previous chooses the checkpoint to resume from: it needs --resume")
+        env, chosen = self.settings.env, without(self.chosen, ("env", "method"))
+        preset = load_preset(self.preset) if self.preset else find_preset(env)
         if method != self.settings.method:
             chosen.pop("method_settings", None)
-        return config_from(preset, method, self.settings.env, seeds_from(self.seed, self.seeds), data, **chosen)
+        unused = settings_from(RunSettings, preset, method, env=env, model=chosen.get("model")).unused
+        return config_from(preset, method, env, seeds_from(self.seed, self.seeds), data, **without(chosen, unused))
 
     def _check_resume(self) -> None:
-        """A run is resumed as it began: nothing can be set but how long it is."""
+        """Raise an error for settings of a resumed run other than its length."""
         mine = ("resume", "previous", "episodes", "target", "figures", "replay", "log", "json", "quiet", "plugin")
         if names := sorted(self.given - set(mine)):
             raise GussError(
-                f"a run is resumed with the settings it began with, but for --episodes and --target; leave out "
+                f"--resume uses the stored settings, and only --episodes and --target extend a run; leave out "
                 f"{as_flags(names)}"
             )

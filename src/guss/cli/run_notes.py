@@ -1,4 +1,4 @@
-"""What `guss run` says beside its progress and summary: how to resume it, and that all of its episodes are random."""
+"""Notes of `guss run`: the command to resume it, and a warning if all episodes are random."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def resume_command(home: Path, *more: str) -> str:
-    """The command that resumes a run, as a shell takes it in any folder."""
+    """The command that resumes a run, from any folder."""
     return shlex.join(["guss", "run", "--resume", str(home.resolve()), *more])
 
 
 @contextmanager
 def resumable(home: Path) -> Iterator[None]:
-    """Within it an interrupt (Ctrl-C) says how the run is resumed, if there is something to resume."""
+    """Adds the command to resume the run to an interrupt (Ctrl-C), if the run has started."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -32,7 +32,7 @@ def resumable(home: Path) -> Iterator[None]:
 
 
 def warn_if_random(config: RunConfig, episodes: int) -> None:
-    """At the start of a run of so many episodes: say if all of them will be random."""
+    """Before a run: warn if all of its `episodes` will be random."""
     from guss.runs.config import spec_of_run
 
     asked = dataclasses.replace(config, episodes=episodes)
@@ -40,12 +40,12 @@ def warn_if_random(config: RunConfig, episodes: int) -> None:
         why = f", and more until there are {config.initial_steps} steps" if config.initial_steps else ""
         print_warning(
             f"all {episodes} episodes will be random: the first {config.initial_episodes} are{why}, so {config.method} "
-            f"acts in none of them; ask for more --episodes, or fewer --initial-episodes and --initial-steps"
+            f"acts in none of them; increase --episodes, or decrease --initial-episodes and --initial-steps"
         )
 
 
 def warn_if_was_random(config: RunConfig, home: Path) -> None:
-    """After a run: say if all of its episodes were random."""
+    """After a run: warn if all of its episodes were random."""
     from guss.runs.rows import num_random, read_episodes
 
     rows = read_episodes(home)

@@ -1,4 +1,4 @@
-"""What the terminal shows of many runs: one bar over all of them, and the table of a report."""
+"""Terminal output of many runs: one progress bar, and the table of a report."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SECONDS_BETWEEN_LINES = 30.0
 COLUMNS = {"mar": "MAR", "mrcp_ksteps": "MRCP, k steps", "unsafe_pct": "unsafe %"}
 """Measures of the table that a report prints."""
 HEAD_WIDTH = 16
-"""Characters in a line of a column's head, about as many as its numbers have."""
+"""Characters per line of a column header, about the width of its numbers."""
 NAME_WIDTH = 24
-"""Characters that a name has room for in a line, at least."""
+"""Minimum characters per line of a name."""
 
 
 class _TimeLeft(ProgressColumn):
-    """Until all runs are over: as forecast at the last event, less what has gone since."""
+    """Time until all runs are finished: the forecast at the last event minus the time since then."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def duration_text(seconds: float) -> str:
 
 
 class BatchProgress(ProgressBar):
-    """Progress of a batch: a bar over all runs on a terminal; a line per run elsewhere, and some between."""
+    """Progress of a batch: a bar over all runs on a terminal; otherwise a line per run and some in between."""
 
     def __init__(self, console: Console, batch: Batch) -> None:
         self._batch = batch
@@ -55,13 +55,13 @@ class BatchProgress(ProgressBar):
         self.update(text="starting")
 
     def start(self, job: Job) -> None:
-        """A run begins, or is resumed."""
+        """A run starts or is resumed."""
         self._job, self._started = job, time.monotonic()
         if not job.finished:
             self._show("compiling" if job.done == 0 else f"resuming after {job.done} episodes")
 
     def episode(self, job: Job) -> None:
-        """Episodes of it are over."""
+        """Episodes of the run are finished."""
         self._show(_figures(job))
         if not self._console.is_terminal and time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
             self.line(f"{self._place(job)}: {_figures(job)}")
@@ -69,16 +69,16 @@ class BatchProgress(ProgressBar):
             self.line(f"  {job.name}: {trouble}", "red")
 
     def step(self, done: int) -> None:
-        """So many steps of the episode under way are over."""
+        """`done` steps of the current episode are finished."""
         if done % 10 == 0 and self._job is not None:
             self._show(f"{_figures(self._job)}, step {done}")
 
     def make(self, job: Job, name: str) -> None:
-        """A file is made of its episodes."""
-        self._show(f"making {name}")
+        """A file is written from the episodes of the run."""
+        self._show(f"writing {name}")
 
     def end(self, job: Job) -> None:
-        """It is finished, or failed."""
+        """The run is finished or has failed."""
         self._show("done")
         for trouble in job.troubles:
             self.line(f"{self._place(job)}: {trouble}", "red")
@@ -91,7 +91,7 @@ class BatchProgress(ProgressBar):
             self.line(f"{self._place(job)}: {_figures(job)}, took {took}; {left} left")
 
     def line(self, text: str, style: str = "") -> None:
-        """Print a line that stays, and note when."""
+        """Print a line above the bar."""
         self._said = time.monotonic()
         super().line(text, style)
 
@@ -105,7 +105,7 @@ class BatchProgress(ProgressBar):
 
 
 def _figures(job: Job) -> str:
-    """How far a run is, and its last figures."""
+    """The number of finished episodes, and the results of the last."""
     text = f"episode {job.done}/{job.config.episodes}"
     if job.news is None:
         return text
@@ -113,7 +113,7 @@ def _figures(job: Job) -> str:
 
 
 def _columns_of(rows: list[dict[str, Any]]) -> list[tuple[str, list[Text]]]:
-    """Head and cells of every column of numbers of an environment's table."""
+    """Header and cells of each numeric column in the table of an environment."""
     columns = [("seeds ×\nepisodes", [Text(f"{row['seeds']} × {row['episodes']}") for row in rows])]
     reached = any(row["reached"] or "mrcp_ksteps" in row["paper"] for row in rows)
     for name, head in COLUMNS.items():
@@ -133,7 +133,7 @@ def _columns_of(rows: list[dict[str, Any]]) -> list[tuple[str, list[Text]]]:
 
 
 def _print_columns(console: Console, title: str, names: list[Text], columns: list[tuple[str, list[Text]]]) -> None:
-    """A row for each name; names wrap, numbers do not. Columns that do not fit beside the others follow below."""
+    """A row for each name; names wrap, numbers do not. Columns that exceed the width follow in another table."""
     widths = [3 + max(len(line) for line in (*head.split("\n"), *(c.plain for c in cells))) for head, cells in columns]
     room = console.width - 4 - min(NAME_WIDTH, max(len(name) for name in names))
     parts, used = [list[tuple[str, list[Text]]]()], 0
@@ -153,7 +153,7 @@ def _print_columns(console: Console, title: str, names: list[Text], columns: lis
 
 
 def print_report(console: Console, files: list[Path]) -> None:
-    """The paper's table as a report has it, in short; what is missing; where the whole is. `files`: the report's."""
+    """Print the main columns of the report's table, its notes and the paths of its `files`."""
     table, notes = (json.loads((files[0].parent / f"{name}.json").read_text()) for name in ("table", "report"))
     for label, methods in zip(notes["environments"].values(), table.values(), strict=True):
         names = [Text(one_line(row["label"]), style="bold" if key == "guss" else "") for key, row in methods.items()]

@@ -1,4 +1,4 @@
-"""Closed-loop episodes on compiled tasks: whole episodes of all seeds, one program."""
+"""Closed-loop episodes on compiled tasks: whole episodes of all seeds in one program."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from guss.task import Task
 from guss.types import Trajectory, Transition
 
 EPISODES = "planner"
-"""Name of the program where it is compiled ahead."""
+"""Name of the program for compilation ahead."""
 OnStep = Callable[[int], Any] | None
 Failures = dict[tuple[int, int], str]
-"""By seed and episode, as rows: what went wrong with the environment."""
+"""Failures of environments, by rows of seed and episode."""
 Collected = tuple[Trajectory, Failures]
 
 
 class EpisodeCarry(NamedTuple):
-    """An episode under way."""
+    """State of a running episode."""
 
     obs: Float[Array, "D"]
     carry: PyTree  # of the method
@@ -63,7 +63,7 @@ def _begin_all(method: Method, task: Task, states: PyTree, keys: Key[Array, "S E
 def _step_all(
     method: Method, task: Task, states: PyTree, carries: EpisodeCarry, start: Array, num_steps: int
 ) -> tuple[EpisodeCarry, tuple[Transition, PyTree]]:
-    """Carries [S, E, …] after so many steps, and the steps [T, S, E, …].
+    """Carries [S, E, …] after `num_steps` steps, and the steps [T, S, E, …].
 
     The usual case of one episode for each seed has a single batch axis, which is faster.
     """
@@ -87,10 +87,10 @@ class CompiledCollector:
     def __init__(
         self, task: Task, seeds: Sequence[int] = (), *, steps: int | None = None, steps_per_call: int | None = None
     ) -> None:
-        """`seeds`: of the rows of `keys`, for the error where numbers are not finite; without them nothing is checked.
-        `steps`: of an episode, if not all that the Task has. With `steps_per_call` the program is entered several
-        times, so that progress can be shown and Ctrl-C works; it must divide the episode, and the bits do not depend
-        on it."""
+        """`seeds`: of the rows of `keys`, for errors about non-finite numbers; without them nothing is checked.
+        `steps`: of an episode, by default all of the Task's. With `steps_per_call` the program is called several
+        times, so that progress can be shown and Ctrl-C works; it must divide the episode, and does not change
+        results."""
         for name in ("step", "reset"):
             if getattr(task, name) is None:
                 raise GussError(f"task {task.name!r} has no {name} function, so its episodes cannot be compiled")
@@ -98,14 +98,14 @@ class CompiledCollector:
         self.steps = task.episode_length if steps is None else steps
         self.steps_per_call = self.steps if steps_per_call is None else steps_per_call
         if self.steps < 1 or self.steps_per_call < 1 or self.steps % self.steps_per_call:
-            raise GussError(f"steps_per_call must divide the episode: got {self.steps_per_call} for {self.steps} steps")
+            raise GussError(f"steps_per_call must divide an episode's {self.steps} steps, got {self.steps_per_call}")
 
     def collect(
         self, method: Method, states: PyTree, keys: Key[Array, "S E"], number: int = 0, on_step: OnStep = None
     ) -> Collected:
-        """One episode for every key, [S, E, T, …], and failures of environments: there are none.
+        """One episode for every key, [S, E, T, …], and no failures of environments.
 
-        `states`: those of `Method.acting`. `on_step` is called with the steps done after each entry of the program.
+        `states`: from `Method.acting`. `on_step` is called with the completed steps after each call of the program.
         """
         carries = _begin_all(method, self.task, states, keys)
         parts = []
@@ -134,7 +134,7 @@ class CompiledCollector:
         return found, {}
 
     def compile_ahead(self, ahead: Ahead, method: Method, states: PyTree, keys: Key[Array, "S E"]) -> None:
-        """Begin to compile what `collect` runs."""
+        """Start compilation of the program of `collect`."""
 
         def lower() -> Any:
             carries = jax.eval_shape(_begin_all, method, self.task, states, keys)

@@ -1,6 +1,6 @@
-"""Logged transitions: NPZ, CSV and Parquet files in and out (docs/data.md says what they hold).
+"""Logged transitions: reads and writes NPZ, CSV and Parquet files (format: docs/data.md).
 
-trace = read_trace("log.csv")       rows in the order they happened
+trace = read_trace("log.csv")       rows in time order
 split_episodes(trace, longest=200)  episode by episode
 write_trace("log.npz", trace)
 """
@@ -31,11 +31,11 @@ Columns = Mapping[str, Sequence[str]]
 
 
 class Dataset(NamedTuple):
-    """N logged transitions in the order they happened, one or several episodes; and what their file says of them.
+    """N logged transitions in time order, of one or several episodes, and metadata of their file.
 
     `trajectory`: a Trajectory with one leading axis [N]. `cost_names`: the constraints that its costs belong to; None:
-    by position. `obs_names`, `action_names` and `cost_labels`: names of columns. `knows_end`: whether the file says
-    where the system itself ended an episode. `guss.read_traces` makes one from files.
+    by position. `obs_names`, `action_names` and `cost_labels`: names of columns. `knows_end`: whether the file
+    records when the system itself ended an episode. `guss.read_traces` creates one from files.
 
     Example:
         >>> data = guss.read_traces(["tests/data/heating.csv"])
@@ -44,27 +44,27 @@ class Dataset(NamedTuple):
     """
 
     trajectory: Trajectory  # [N, …]
-    cost_names: tuple[str, ...] | None = None  # C constraints, where the file names them; None: by position
-    obs_names: tuple[str, ...] | None = None  # D columns, where `columns` names them
+    cost_names: tuple[str, ...] | None = None  # C constraints, if the file names them; None: by position
+    obs_names: tuple[str, ...] | None = None  # D columns, if `columns` names them
     action_names: tuple[str, ...] | None = None
-    cost_labels: tuple[str, ...] | None = None  # C columns, where `columns` names them; not used to match constraints
-    knows_end: bool = True  # False: nothing says where the system itself ended an episode
+    cost_labels: tuple[str, ...] | None = None  # C columns, if `columns` names them; not used to match constraints
+    knows_end: bool = True  # False: the file does not record when the system itself ended an episode
 
     @property
     def num_rows(self) -> int:
-        """N."""
+        """The number of transitions, N."""
         return len(self.trajectory.obs)
 
 
 def join(datasets: Sequence[Dataset], origins: Sequence[Any] = ()) -> Dataset:
-    """One after another; all of them have rewards and costs, or none. `origins`: where each is from, for errors."""
+    """Concatenate datasets; all of them have rewards and costs, or none. `origins`: their sources, for errors."""
     origins, first, names = origins or [f"trace {i}" for i in range(len(datasets))], datasets[0], None
     for field in ("obs", "action", "next_obs", "reward", "cost"):
         parts = [getattr(each.trajectory, field) for each in datasets]
         for origin, part in zip(origins, parts, strict=True):
             if np.shape(part)[1:] != np.shape(parts[0])[1:] or (part is None) != (parts[0] is None):
                 here, there = ("is missing" if x is None else f"has shape {list(x.shape)}" for x in (parts[0], part))
-                raise GussError(f"these cannot be joined: {field} {here} in {origins[0]} and {there} in {origin}")
+                raise GussError(f"datasets cannot be joined: {field} {here} in {origins[0]} and {there} in {origin}")
     if first.trajectory.cost is not None:
         names = first.cost_names
         datasets = [with_costs(each, names, f"{origins[0]}", f"{origins[i]}") for i, each in enumerate(datasets)]
@@ -77,7 +77,7 @@ def join(datasets: Sequence[Dataset], origins: Sequence[Any] = ()) -> Dataset:
 
 
 def with_costs(data: Dataset, names: Sequence[str] | None, whose: str, mine: str = "the trace") -> Dataset:
-    """The data with costs in the order of these names, which are those of `whose`; no names: it has none."""
+    """The data with costs in the order of these names, which belong to `whose`; None: it has no names."""
     own, cost = data.cost_names, data.trajectory.cost
     if cost is None or (own is None and names is None):
         return data
@@ -92,7 +92,7 @@ def with_costs(data: Dataset, names: Sequence[str] | None, whose: str, mine: str
 
 
 def split_episodes(data: Dataset, longest: int) -> list[Dataset]:
-    """Episode by episode; what is longer than `longest` comes in several pieces."""
+    """Split into episodes; an episode longer than `longest` becomes several pieces."""
     bounds = [0, *(np.flatnonzero(data.trajectory.done) + 1).tolist()]
     cuts = [
         (i, min(i + longest, stop)) for start, stop in itertools.pairwise(bounds) for i in range(start, stop, longest)
@@ -105,7 +105,7 @@ def split_episodes(data: Dataset, longest: int) -> list[Dataset]:
 
 
 def find_traces(paths: Sequence[str | Path]) -> list[Path]:
-    """The files meant: each itself, all traces of a folder, those of a run."""
+    """The trace files of these paths: files, all traces of a folder, or those of a run."""
     found: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
@@ -120,16 +120,16 @@ def find_traces(paths: Sequence[str | Path]) -> list[Path]:
 
 
 def _in_order(path: Path) -> list[Any]:
-    """Numbers in names count as numbers: ep2 before ep10."""
+    """Sort key that compares numbers in names by value: ep2 before ep10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)]
 
 
 def read_traces(paths: Sequence[str | Path], columns: Columns | None = None) -> Dataset:
-    """Logged transitions of all files, one after another; a file's end is an episode's end.
+    """Read the logged transitions of all files, concatenated; the end of a file ends an episode.
 
-    `paths`: NPZ, CSV or Parquet files, and folders of them. `columns`: names of a file's columns by part, where they
-    are not called obs_0, action_0 and so on, as {"obs": ["temperature"], "action": ["valve"]}. Returns a Dataset of N
-    rows. Raises GussError if a file cannot be read or lacks a column, or files do not fit together.
+    `paths`: NPZ, CSV or Parquet files, and folders of them. `columns`: names of a file's columns by part, if they
+    are not called obs_0, action_0 and so on, such as {"obs": ["temperature"], "action": ["valve"]}. Returns a Dataset
+    of N rows. Raises GussError if a file cannot be read or lacks a column, or files do not match.
 
     Example:
         >>> data = guss.read_traces(["tests/data/heating.csv"])
@@ -140,24 +140,24 @@ def read_traces(paths: Sequence[str | Path], columns: Columns | None = None) -> 
 
 
 def read_trace(path: str | Path, columns: Columns | None = None) -> Dataset:
-    """A logged trace. `columns` names a file's columns where they are not called obs_0, action_0 and so on."""
+    """Read one trace; `columns` as in `read_traces`."""
     return _read_files([Path(path)], columns or {})
 
 
 def _read_files(files: Sequence[Path], columns: Columns) -> Dataset:
     if not files:
-        raise GussError("no file with logged data was named")
+        raise GussError("no file with logged data was given")
     more = f" and {len(files) - 1} more, read together," if len(files) > 1 else ""
     budget, ignored = MAX_DATA.budget(f"the trace {files[0]}{more}"), dict[str, Path]()
     traces = [_read(path, columns, budget, ignored) for path in files]
-    if ignored:  # columns of text, such as time stamps, may be there for people: they are named once
+    if ignored:  # text columns, such as time stamps, are ignored with a single warning
         path, names = next(iter(ignored.values())), ", ".join(ignored)
-        warn(f"{path}: columns that hold no numbers are not used: {names}")
+        warn(f"{path}: columns without numbers are ignored: {names}")
     return join(traces, files)
 
 
 def _read(path: Path, columns: Columns, budget: Budget, ignored: dict[str, Path]) -> Dataset:
-    """One file; columns of text that it does not need are added to `ignored`."""
+    """Read one file; text columns that are not needed are added to `ignored`."""
     _check_ending(path)
     parts: dict[str, list[str]] = {}
 
@@ -179,11 +179,11 @@ def _read(path: Path, columns: Columns, budget: Budget, ignored: dict[str, Path]
 
 def _check_ending(path: Path) -> None:
     if path.suffix not in FORMATS:
-        raise GussError(f"a trace is a file that ends in {', '.join(FORMATS)}, got {path}")
+        raise GussError(f"a trace must be a file that ends in {', '.join(FORMATS)}, got {path}")
 
 
 def _parts(path: Path, names: list[str], columns: Columns) -> dict[str, list[str]]:
-    """Which columns make up which part of a trace: those named by `columns`, else obs_0, obs_1, … or a single `obs`."""
+    """The columns of each part of a trace: named by `columns`, else obs_0, obs_1, … or a single `obs`."""
     for part in columns:
         if part not in (*VECTORS, *SCALARS):
             raise UnknownNameError("part of a trace", part, (*VECTORS, *SCALARS))
@@ -194,7 +194,7 @@ def _parts(path: Path, names: list[str], columns: Columns) -> dict[str, list[str
                 raise UnknownNameError(f"column of {path}", name, names)
         if len(set(mine)) != len(mine) or (part in SCALARS and len(mine) > 1):
             raise GussError(
-                f"{part} is {'one column' if part in SCALARS else 'columns that differ'}, got {', '.join(mine)}"
+                f"{part} must be {'one column' if part in SCALARS else 'distinct columns'}, got {', '.join(mine)}"
             )
     if missing := [part for part in ("obs", "action") if not parts[part]]:
         held = ", ".join(sorted(names)[:20]) + ", …" * (len(names) > 20)
@@ -203,7 +203,7 @@ def _parts(path: Path, names: list[str], columns: Columns) -> dict[str, list[str
             raise GussError(f"cannot read the trace {path}: it has no {lacks}; it holds {held or 'nothing'}")
         raise GussError(
             f"{path} has the columns {held or '(none)'}; a trace needs obs_0, obs_1, … and action_0, …; "
-            f"if they have other names, say which: --columns obs=NAME,NAME action=NAME"
+            f"if they have other names, pass --columns obs=NAME,NAME action=NAME"
         )
     return {part: mine for part, mine in parts.items() if mine}
 
@@ -216,12 +216,14 @@ def _find(path: Path, part: str, names: list[str]) -> list[str]:
     if sum(map(bool, (single, numbered, named))) > 1:
         raise GussError(
             f"{path} has the columns {', '.join([*single, *numbered, *named])}, of more than one kind; keep {part}, or "
-            f"{part}_0, {part}_1, …{', or cost_<constraint>' * (part == 'cost')}, or say which they are: "
+            f"{part}_0, {part}_1, …{', or cost_<constraint>' * (part == 'cost')}, or select columns: "
             f"--columns {part}=NAME,NAME"
         )
     numbered.sort(key=lambda name: int(name.rpartition("_")[2]))
     if [int(name.rpartition("_")[2]) for name in numbered] != list(range(len(numbered))):
-        raise GussError(f"columns {part}_0, {part}_1, … must count from 0 without a gap, got {', '.join(numbered)}")
+        raise GussError(
+            f"columns {part}_0, {part}_1, … must be numbered from 0 without gaps, got {', '.join(numbered)}"
+        )
     return single or numbered or named
 
 
@@ -236,7 +238,7 @@ def _part(path: Path, part: str, columns: list[np.ndarray]) -> np.ndarray:
 
 
 def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] | None) -> Dataset:
-    """The parts as they were found in a file."""
+    """A Dataset from the parts found in a file."""
     count = len(np.atleast_1d(held["obs"]))
     if count == 0:
         raise GussError(f"the trace {path} is empty")
@@ -247,9 +249,9 @@ def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] 
         if value.ndim == 0 or len(value) != count or empty:
             raise GussError(f"the trace {path}: {name} has shape {value.shape}, but obs has {count} rows")
         if name in SCALARS and value.size != count:
-            raise GussError(f"the trace {path}: {name} must have one number a row, got shape {value.shape}")
+            raise GussError(f"the trace {path}: {name} must have one number per row, got shape {value.shape}")
         if name == "cost" and cost_names is not None and value.size != count * len(cost_names):
-            raise GussError(f"the trace {path}: cost_{cost_names[0]} must have one number a row, got {value.shape}")
+            raise GussError(f"the trace {path}: cost_{cost_names[0]} must have one number per row, got {value.shape}")
         if name in SCALARS and name != "reward":
             held[name] = _marks(path, name, value.reshape(count))
     column = lambda x: x[:, None] if x.ndim == 1 else x  # noqa: E731
@@ -268,18 +270,16 @@ def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] 
     after: Any = rows
     if "next_obs" in held:
         next_obs = column(held["next_obs"])
-    else:  # the next row's observation; an episode's last row has none, so the one before is its last
+    else:  # the next row's observation; an episode's last row has none, so the row before becomes its last
         rows = np.flatnonzero(~end)
         after = rows + 1
         next_obs = obs[after]
         if len(rows) == 0:
-            raise GussError(
-                f"the trace {path} has no next_obs, and no episode of two rows or more from which it would follow"
-            )
+            raise GussError(f"the trace {path} has no next_obs, and no episode of two or more rows to derive it from")
         if cost is not None and (lost := int((cost[end] > 0).any(axis=1).sum())):
             warn(
-                f"{path}: {lost} unsafe rows are left out. They are the last of their episodes, and without next_obs "
-                f"it is not known where their step led: add columns next_obs_0, …"
+                f"{path}: {lost} unsafe rows are left out: they are the last of their episodes, so without next_obs "
+                f"their next observation is unknown. Add columns next_obs_0, …"
             )
     outcomes = (None if x is None else x[rows] for x in (reward, cost))
     flags = {"learnable": use[rows], "end": end[after], "terminated": stop[after]}
@@ -287,7 +287,7 @@ def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] 
 
 
 def _marks(path: Path, name: str, values: np.ndarray) -> np.ndarray:
-    """What tells episodes apart: numbers that may not be missing; flags are 0 or 1."""
+    """Check columns that separate episodes: numbers must not be missing, flags are 0 or 1."""
     wrong = ~np.isfinite(values) if name not in FLAGS else ~np.isin(values, (0, 1))
     if wrong.any():
         row, wanted = int(np.argmax(wrong)), "0 or 1 (false or true)" if name in FLAGS else "finite"
@@ -299,7 +299,7 @@ def _marks(path: Path, name: str, values: np.ndarray) -> np.ndarray:
 
 
 def trace_columns(trajectory: Trajectory, cost_names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """The columns of a file of transitions [N, …]; costs by name, where all names read back as such."""
+    """The columns of a file of transitions [N, …]; costs by name, if all names are read back as names."""
     parts = {part: getattr(trajectory, part) for part in ("obs", "action", "next_obs", "reward", "cost")}
     columns = {part: np.asarray(value) for part, value in parts.items() if value is not None}
     if "cost" in columns and cost_names is not None and not any(name.isdecimal() for name in cost_names):
@@ -311,7 +311,7 @@ def trace_columns(trajectory: Trajectory, cost_names: Sequence[str] | None = Non
 
 
 def write_trace(path: str | Path, data: Dataset, **more: np.ndarray) -> None:
-    """The data as NPZ, CSV or Parquet, by the name's ending; `more` columns, such as seed and episode, go along."""
+    """Write NPZ, CSV or Parquet, by the file's extension; `more`: additional columns, such as seed and episode."""
     path = Path(path)
     _check_ending(path)
     arrays = trace_columns(data.trajectory, data.cost_names) | more

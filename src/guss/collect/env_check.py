@@ -1,4 +1,4 @@
-"""`check_env`: what an environment is, what will be learned of it, what is risky about it and what is wrong with it."""
+"""`check_env`: an environment's properties, learning targets, risks and problems."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from guss.types import ContinuousActions, Trajectory
 
 Kind = Literal["fact", "learned", "risk", "problem"]
 SAMPLED_FLAGS = "--model.no-deterministic --model.particles 5"
-SAMPLED = f"By default plans use the model's mean; plan with samples of it: {SAMPLED_FLAGS}"
+SAMPLED = f"By default plans use the model's mean; to plan with samples, pass {SAMPLED_FLAGS}"
 MOST_NAMES = 12
-"""So many names of dimensions are listed."""
+"""Maximum number of dimension names that are listed."""
 ALIKE = 50
 """Steps over which two episodes with the same seed and actions are compared."""
 
@@ -42,7 +42,7 @@ class Finding:
 
 
 class Stop(Exception):
-    """Nothing more can be found out."""
+    """Ends the check early."""
 
 
 def check_env(
@@ -54,11 +54,11 @@ def check_env(
     timeout: float = 60.0,
     process: str | None = None,
 ) -> list[Finding]:
-    """Try an environment out: `steps` random transitions, some of them twice. `task`: what is known or will be learned.
+    """Test an environment with `steps` random transitions, some of them twice. `task`: known and learned functions.
 
-    `process`: the name by which a child process makes the environment, instead of `make` in a thread.
+    `process`: the name by which a child process creates the environment, instead of `make` in a thread.
 
-    Problems would make a run fail or learn what is not true; risks it survives.
+    A problem makes a run fail or learn wrong values; a risk does not.
     """
     worker = Worker(make, owns=False) if process is None else ProcessWorker(process)
     check = _Check(worker, task, seed, timeout)
@@ -72,12 +72,12 @@ def check_env(
         if (failure := close_by(worker)) is not None:
             check.risk("close", about_close(failure))
     except Stop:
-        pass  # what stopped it is among the findings
+        pass  # the reason is among the findings
     return check.findings
 
 
 class _Check:
-    """A check under way: the environment in a thread or process, its Task, and the findings so far."""
+    """A running check: the environment in a thread or process, its Task, and the findings so far."""
 
     def __init__(self, worker: AnyWorker, task: Task, seed: int, timeout: float) -> None:
         self.worker, self.task, self.seed, self.timeout = worker, task, seed, timeout
@@ -106,8 +106,8 @@ class _Check:
         return np.asarray(jax.jit(explore, static_argnums=(0, 2, 3))(self.task.actions, key, steps, "smooth"))
 
     def spaces(self) -> None:
-        """What observations, actions and episodes are."""
-        shape, space = self.call("making it", "space")
+        """Describe observations, actions and episodes."""
+        shape, space = self.call("creating the environment", "space")
         observations, actions = self.task.observations, self.task.actions
         size, names = observations.size, observations.names
         how = "" if shape == (size,) else f", flattened from {space}"
@@ -117,7 +117,7 @@ class _Check:
         if open_ends:
             which = "all dimensions" if len(open_ends) == size else f"dimensions {open_ends}"
             self.risk(
-                "observations", f"{which} are not bounded on both sides: policies see them scaled by what was seen"
+                "observations", f"{which} are not bounded on both sides: policy inputs are scaled by observed data"
             )
         if isinstance(actions, ContinuousActions):
             bounds = ", ".join(f"{a:g} to {b:g}" for a, b in zip(actions.low, actions.high, strict=True))
@@ -126,17 +126,17 @@ class _Check:
             self.fact("actions", f"choices of {' × '.join(map(str, actions.num_values))} values")
         self.fact("episodes", f"up to {self.task.episode_length} steps")
         if hard := ", ".join(c.name for c in self.task.constraints if c.hard):
-            self.fact("red button", f"{hard}: a violation ends the episode, and counts worse than any soft cost")
+            self.fact("red button", f"{hard}: a violation ends the episode, and is worse than any soft cost")
 
     def seeding(self) -> None:
-        """Same seed, same start; same actions, same course."""
+        """The same seed must give the same start; with the same actions, the same path."""
         seed, count = self.seed, min(ALIKE, self.task.episode_length)
         first, again = (self.path(self.actions(seed, count)) for _ in range(2))
         if not np.array_equal(first[0], again[0]):
             self.problem(
                 "seeding",
-                f"reset(seed={seed}) starts differently each time, at {_short(first[0])} and at {_short(again[0])}: no "
-                f"run can be repeated. In reset, call super().reset(seed=seed) and draw from self.np_random",
+                f"reset(seed={seed}) starts differently each time, at {_short(first[0])} and at {_short(again[0])}: "
+                f"runs are not reproducible. In reset, call super().reset(seed=seed) and draw from self.np_random",
             )
         else:
             other = self.call("reset", "reset", seed + 1)[0]
@@ -145,20 +145,20 @@ class _Check:
             self.determinism(first, again)
         differs = _first_difference(first, self.path(self.actions(seed + 1, count)))
         if differs is None:
-            self.risk("actions", f"other actions changed nothing that is observed, over {len(first) - 1} steps")
+            self.risk("actions", f"other actions do not change the observations, over {len(first) - 1} steps")
 
     def determinism(self, first: list[np.ndarray], again: list[np.ndarray]) -> None:
-        """Two paths with the same seed and actions; if they are the same, whether other random numbers change them."""
+        """Compare two paths with the same seed and actions; if equal, test whether other random numbers change them."""
         t = _first_difference(first, again)
         if t is not None or len(first) != len(again):
             self.problem(
                 "determinism",
-                f"the same seed and actions lead elsewhere, first at step {t or min(len(first), len(again))}: "
-                f"draw all noise from self.np_random. A real system is like that; its runs cannot be repeated. "
+                f"the same seed and actions give other observations, first at step {t or min(len(first), len(again))}: "
+                f"draw all noise from self.np_random. Real systems do this; their runs are not reproducible. "
                 f"{SAMPLED}",
             )
             return
-        self.fact("determinism", f"the same seed and actions lead the same way, over {len(first) - 1} steps")
+        self.fact("determinism", f"the same seed and actions give the same observations, over {len(first) - 1} steps")
         other = self.path(self.actions(self.seed, len(first) - 1), reseed=True)
         t = _first_difference(first, other)
         if t is None:
@@ -168,16 +168,16 @@ class _Check:
         change = float(np.mean(np.abs(np.diff([obs[d] for obs in first]))))
         self.risk(
             "noise",
-            f"the system is stochastic: with other random numbers the same start and actions differ from step {t} on, "
-            f"there by {float(difference[d]):.2g} in {self.task.observations.labels[d]}, which changes by {change:.2g} "
-            f"a step. {SAMPLED}",
+            f"the system is stochastic: other random numbers change the observations from step {t} on, "
+            f"by {float(difference[d]):.2g} in {self.task.observations.labels[d]}, which changes by {change:.2g} "
+            f"per step. {SAMPLED}",
         )
 
     def path(self, actions: np.ndarray, *, reseed: bool = False) -> list[np.ndarray]:
-        """The observations of an episode with these actions; `reseed`: with other random numbers after the reset."""
+        """The observations of an episode with these actions; `reseed`: use other random numbers after the reset."""
         path = [self.call("reset", "reset", self.seed)[0]]
         if reseed:
-            self.call("its random generators", "reseed", self.seed + 1)
+            self.call("reseeding", "reseed", self.seed + 1)
         for t, action in enumerate(actions):
             obs, _, terminated, truncated, _ = self.call(f"step {t}", "step", action)
             path.append(obs)
@@ -226,14 +226,14 @@ class _Check:
         return cost
 
     def check_cost_reports(self, missing: int, total: int) -> None:
-        """Whether the environment reports the costs that it should: on `missing` of `total` steps it does not."""
+        """Check that the environment reports its costs; on `missing` of `total` steps it does not."""
         if not self.task.constraints:
-            self.risk("cost", "there are no constraints (--without-cost): plans maximise the reward alone")
+            self.risk("cost", "there are no constraints (--without-cost): plans maximise only the reward")
         elif missing and any(c.learned for c in self.task.constraints):
             steps = f"{missing} of {total} steps"
             self.problem("cost", f'every step must report it in info["cost"] or info["costs"]; {steps} did not')
         elif missing:
-            self.fact("cost", "the environment reports none: the Task's function says what is unsafe")
+            self.fact("cost", "the environment reports none: the Task's function computes it")
 
     def observations(self, trajectory: Trajectory) -> None:
         """Bounds, episodes, speed and reward, as observed."""
@@ -248,25 +248,25 @@ class _Check:
         still = np.flatnonzero(greatest - least < 1e-9)
         if len(still):
             names = ", ".join(labels[d] for d in still)
-            self.risk("observations", f"{names} never changed: nothing can be learned of it")
+            self.risk("observations", f"{names} never changed, so nothing can be learned about it")
         lengths = np.diff(np.flatnonzero(trajectory.done), prepend=-1)  # of whole episodes
         num_terminated, count = trajectory.terminated.sum(), len(lengths)
         if count:
             early = f", {num_terminated} of them ended early by the environment itself" if num_terminated else ""
             spread = f"{lengths.min()} to {lengths.max()}" if np.ptp(lengths) else f"{lengths[0]}"
-            self.fact("episodes", f"{count} random one{'s' * (count > 1)} of {spread} steps{early}")
+            self.fact("episodes", f"{count} random episode{'s' * (count > 1)} of {spread} steps{early}")
         skipped = ~trajectory.learnable
         if skipped.any():
-            self.fact("skip", f"{skipped.sum()} of {len(skipped)} transitions are marked not to be learned from")
+            self.fact("skip", f"{skipped.sum()} of {len(skipped)} transitions are excluded from learning")
         how = f"{1e3 * self.seconds:.2g} ms" if self.seconds < 1 else f"{self.seconds:.2g} s"
         whole = f"{self.seconds * self.task.episode_length:.2g} s"
         self.fact("speed", f"a step takes {how}, an episode {whole} without planning")
-        self.fact("reward", f"{reward.min():.4g} to {reward.max():.4g} at random, {reward.mean():.4g} at the mean")
+        self.fact("reward", f"{reward.min():.4g} to {reward.max():.4g} with random actions, mean {reward.mean():.4g}")
         if np.ptp(reward) < 1e-9 and not num_terminated:
-            self.risk("reward", "always the same: nothing to tell plans apart by")
+            self.risk("reward", "always the same, so plans cannot be compared by reward")
 
     def functions(self, trajectory: Trajectory) -> None:
-        """Whether the Task's functions say what the environment says."""
+        """Check that the Task's functions agree with the environment."""
         obs, action, reported, cost, next_obs = trajectory[:5]
         reward, costs = jax.device_get(_functions(self.task, obs.astype(np.float32), action, next_obs))
         learnable = trajectory.learnable
@@ -278,14 +278,14 @@ class _Check:
         for i, (constraint, computed) in enumerate(zip(self.task.constraints, costs, strict=True)):
             if computed is not None and cost is not None:
                 wrong = ((np.asarray(computed, float) > 0) != (cost[:, i] > 0)) & learnable
-                slight = bool(wrong.mean() < 0.002)  # rounding at the edge of what is unsafe
+                slight = bool(wrong.mean() < 0.002)  # rounding at the limit
                 what = f"cost function of {constraint.name!r}"
                 self.agreement(what, wrong, computed, cost[:, i], trajectory, slight=slight)
 
     def agreement(
         self, what: str, wrong: np.ndarray, computed: Any, reported: Any, trajectory: Trajectory, *, slight: bool
     ) -> None:
-        """A function of the Task on all transitions: where it is `wrong`, and whether only slightly."""
+        """Report whether a function of the Task is `wrong` on some transitions, and whether only slightly."""
         if not wrong.any():
             self.fact("agreement", f"the {what} agrees with the environment on {len(wrong)} transitions")
             return
@@ -293,10 +293,10 @@ class _Check:
         obs, action, next_obs = (_short(x[row]) for x in (trajectory.obs, trajectory.action, trajectory.next_obs))
         text = (
             f"the {what} disagrees with the environment on {int(wrong.sum())} of {len(wrong)} transitions, first on "
-            f"number {row}: obs {obs}, action {action}, next_obs {next_obs}; the function says "
+            f"number {row}: obs {obs}, action {action}, next_obs {next_obs}; the function returns "
             f"{float(computed[row]):.6g}, the environment {float(reported[row]):.6g}"
         )
-        text += " (slightly: plans will hardly mind)" * slight
+        text += " (a slight difference, with little effect on plans)" * slight
         self.add("risk" if slight else "problem", "agreement", text)
 
     def learning_targets(self, trajectory: Trajectory) -> None:
@@ -305,13 +305,13 @@ class _Check:
         if num_terminated and END not in self.task.unknown:
             self.risk(
                 "end",
-                f"the environment ends episodes itself ({num_terminated} of {num_episodes}), and the Task says "
-                f"learns_end=False: plans do not know that they end",
+                f"the environment ends episodes itself ({num_terminated} of {num_episodes}), but the Task has "
+                f"learns_end=False: plans do not predict it",
             )
         ended = f"{num_terminated} of {num_episodes} random episodes were ended by the environment"
         how = {
             "reward": "as a density",
-            "behaviour": "as the first principal components of where plans lead",
+            "behaviour": "as the first principal components of the states that plans reach",
             END: f"as a calibrated classifier; {ended}",
         }
         for what in self.task.unknown:
@@ -329,12 +329,12 @@ class _Check:
         self.fact(topic, f"{unsafe} of {total} random steps are unsafe ({100 * unsafe / total:.2g} %)")
         values = np.unique(cost)
         if not np.isin(values, (0.0, 1.0)).all():
-            self.risk(topic, f"takes values such as {_short(values)}: whatever is above 0 counts as unsafe")
+            self.risk(topic, f"takes values such as {_short(values)}: every value above 0 is unsafe")
         found = examples_of(name, next_obs, cost > 0, self.task.observations)
         if constraint.learned and found.warning:
             advice = "The cost classifier needs safe and unsafe examples: "
-            if found.kind != "none":  # that warning says what to do
-                advice += "describe the cost in a Task, bring logged data with --data, or "
+            if found.kind != "none":  # that warning has its own advice
+                advice += "describe the cost in a Task, pass logged data with --data, or "
             self.risk(topic, f"{found.warning}. {advice}expect unsafe steps until it has them")
         elif unsafe:
             self.fact(topic, f"unsafe states: {found.region}")
@@ -350,7 +350,7 @@ def _functions(task: Task, obs: Array, action: Array, next_obs: Array) -> Any:
 
 
 def _first_difference(first: list[np.ndarray], other: list[np.ndarray]) -> int | None:
-    """The step at which two paths differ; None if they do not, as far as both go."""
+    """The first step at which two paths differ; None if they agree over their common length."""
     pairs = zip(first, other, strict=False)
     return next((t for t, (a, b) in enumerate(pairs) if not np.array_equal(a, b)), None)
 

@@ -1,4 +1,4 @@
-"""What an episode amounts to: reward, unsafe steps, how it ended. Every measure is computed here, once."""
+"""Metrics of an episode: reward, unsafe steps, how it ended. Every metric is computed here, once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from guss.types import Trajectory
 
 
 def unsafe_steps(task: Task, cost: Any) -> np.ndarray:
-    """Where any soft constraint is violated, whatever its bound, from costs [..., C]."""
+    """Mask of steps that violate any soft constraint, regardless of bounds, from costs [..., C]."""
     return np.any(np.asarray(cost)[..., np.asarray(task.soft, bool)] > 0, axis=-1)
 
 
 class EpisodeMetrics(NamedTuple):
-    """What one episode amounts to."""
+    """Metrics of one episode."""
 
     steps: int
     episode_return: float
@@ -37,12 +37,12 @@ class EpisodeMetrics(NamedTuple):
 
     @property
     def ended_early(self) -> bool:
-        """Ended by the system or a hard limit, and not because an environment failed or time was over."""
+        """Whether the system or a hard limit ended it, not a failed environment or the time limit."""
         return self.terminated or self.hard_stop
 
 
 def episode_metrics(task: Task, trajectory: Trajectory) -> list[list[EpisodeMetrics]]:
-    """For every seed, and every episode of it."""
+    """Metrics of every episode of every seed."""
     seeds, episodes = trajectory.valid.shape[:2]
     return [[_metrics(task, trajectory, s, e) for e in range(episodes)] for s in range(seeds)]
 
@@ -67,7 +67,7 @@ def _metrics(task: Task, trajectory: Trajectory, seed: int, episode: int) -> Epi
 
 
 def summarise(task: Task, episodes: Sequence[EpisodeMetrics], seconds: dict[str, Any], **about: Any) -> EpisodeSummary:
-    """Episodes that ran at once, for display; `seconds`: fit_seconds and so on, `about`: the other fields."""
+    """Summary of episodes that ran at once, for display; `seconds`: fit_seconds and so on, `about`: other fields."""
     length = np.asarray([one.steps for one in episodes])
     total = max(length.sum(), 1)
     fit, plan, compiling = (seconds.get(f"{name}_seconds", np.nan) for name in ("fit", "plan", "compile"))

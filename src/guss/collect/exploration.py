@@ -1,4 +1,4 @@
-"""The first data (π⁰ of Alg. 1): random actions, before there is a model to plan with."""
+"""Random actions for the first data (π⁰ of Alg. 1), before there is a model to plan with."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ RHO, HOLD = 0.9, 4
 
 
 def explore(actions: Actions, key: PRNGKeyArray, steps: int, how: str) -> Shaped[Array, "T ..."]:
-    """π⁰ of Alg. 1: random actions for one episode. Every action is uniform; they differ in how they follow.
+    """π⁰ of Alg. 1: random actions for one episode. Every action is uniform; `how` sets their correlation.
 
-    "iid": independent, as the paper's. "smooth": continuous actions drift (autoregressive, ρ = 0.9), discrete ones
-    are held for a few steps, so that the system is moved further than by independent draws, which average out.
+    "iid": independent, as in the paper. "smooth": continuous actions are autoregressive (ρ = 0.9), discrete actions are
+    held for a few steps, which moves the system further than independent draws, which average out.
     """
     if how not in EXPLORE:
-        raise UnknownNameError("way to explore", how, EXPLORE)
+        raise UnknownNameError("exploration", how, EXPLORE)
     if how == "iid":
         return actions.sample(key, (steps,))
     if isinstance(actions, DiscreteActions):
@@ -48,7 +48,7 @@ def _explored(actions: Actions, key: PRNGKeyArray, block: Int[Array, ""], steps:
 
 
 def random_action(actions: Actions, key: PRNGKeyArray, step: int, length: int, how: str) -> np.ndarray:
-    """The random action of one step of an episode, also after its usual length."""
+    """The random action of one step of an episode, also beyond its usual length."""
     block, row = divmod(step, length)
     path = np.asarray(_explored(actions, key, np.int32(block), length, how))
     return np.asarray(path[row])
@@ -72,5 +72,5 @@ def explore_episodes(task: Task, keys: Key[Array, "S"], steps: int, how: str) ->
         actions = explore(task.actions, key_actions, steps, how)
         return jax.lax.scan(step, task.reset(key_reset), (actions, jax.random.split(key_world, steps)))[1]
 
-    # Time first, although the caller turns them back: without this transposition XLA gives actions other last digits.
+    # Time first, although the caller transposes back: without this transposition, last digits of actions change.
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), jax.vmap(one)(keys))

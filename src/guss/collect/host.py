@@ -25,7 +25,7 @@ from guss.types import Actions, Trajectory
 Actor = Callable[[PyTree, np.ndarray, np.int32], tuple[Any, PyTree, PyTree]]
 """Carries [S, E, …], observations [S, E, D] and the step to actions, carries and aux, [S, E, …] each.
 
-What it returns may still be under way.
+Results may still be computing.
 """
 
 
@@ -67,7 +67,7 @@ def exploring(task: Task, keys: Key[Array, "S E"], how: str) -> Actor:
 
 
 class _Episodes:
-    """Episodes of one group of environments under way, one for each."""
+    """Running episodes of one group of environments, one per environment."""
 
     def __init__(self, envs: HostEnvs, act: Actor, carries: PyTree, number: int) -> None:
         self.envs, self.act, self.carries, self.number = envs, act, carries, number
@@ -79,14 +79,14 @@ class _Episodes:
         self.obs = envs.reset(number)
 
     def step(self) -> None:
-        """Take the actions that were chosen."""
+        """Step with the chosen actions."""
         task, t = self.envs.task, len(self.steps)
         actions = np.asarray(self.actions).reshape(len(self.running), *task.actions.shape)
         step, failed = self.envs.step(self.obs, actions, self.running, self.number, t)
         all_rows = self.apart(step._replace(valid=np.ones_like(step.valid)))
         seeds = self.envs.seeds[:: self.envs.num_envs]
         check_finite(task, jax.tree.map(lambda x: x[:, :, None], all_rows), self.number, seeds, t)
-        if self.steps:  # an episode that fails ended with the step before
+        if self.steps:  # a failed episode ends with the step before
             self.steps[-1].truncated[list(failed)] = True
         self.failed |= failed
         self.steps.append(step)
@@ -99,7 +99,7 @@ class _Episodes:
         return jax.tree.map(lambda x: x.reshape(len(x) // each, each, *x.shape[1:]), rows)
 
     def trajectory(self) -> Trajectory:
-        """All of it, padded to whole episodes: [S, E, T, …]."""
+        """The trajectory, padded to whole episodes: [S, E, T, …]."""
         missing = self.envs.task.episode_length - len(self.steps)
 
         def whole(*x: Any) -> np.ndarray:
@@ -111,9 +111,9 @@ class _Episodes:
 
 
 def play(groups: Sequence[tuple[HostEnvs, Actor, PyTree]], number: int, on_step: OnStep = None) -> Collected:
-    """One episode in every environment. Actions of one group are planned while the environments of another step.
+    """Run one episode in every environment. Actions of one group are planned while the environments of another step.
 
-    Of each group: its environments, how it acts, and the carries to begin with.
+    `groups`: the environments, the actor and the initial carries of each.
     """
     episodes = [_Episodes(*group, number) for group in groups]
     for t in range(groups[0][0].task.episode_length + 1):
@@ -123,7 +123,7 @@ def play(groups: Sequence[tuple[HostEnvs, Actor, PyTree]], number: int, on_step:
         for each in running:
             if t > 0:
                 each.step()
-            if each.running.any():  # begin to choose the next actions
+            if each.running.any():  # start to choose the next actions
                 each.actions, each.carries, aux = each.act(each.carries, each.apart(each.obs), np.int32(t))
                 each.aux.append(aux)
         if t > 0 and on_step is not None:
@@ -154,7 +154,7 @@ class HostCollector:
         self.task = task
         half = -(-len(seeds) // (1 + overlap))
         self.rows = [slice(i, i + half) for i in range(0, len(seeds), half)]
-        """Which seeds each group has."""
+        """The seeds of each group."""
         self.env_groups = [make_envs(task, spec, seeds[rows], timeout, num_envs, process) for rows in self.rows]
 
     def collect(
@@ -174,7 +174,7 @@ class HostCollector:
         return play([(envs, exploring(self.task, keys[rows], how), ()) for envs, rows in pairs], number, on_step)
 
     def compile_ahead(self, ahead: Ahead, method: Method, states: PyTree, keys: Key[Array, "S E"]) -> None:
-        """Begin to compile what `collect` runs; not for several groups, which have states of another size."""
+        """Start compilation of the program of `collect`; not for several groups, whose states have other sizes."""
 
         def lower() -> Any:
             obs = np.zeros((*keys.shape, self.task.observations.size), np.float32)

@@ -25,7 +25,7 @@ from guss.task import Task
 from guss.types import Trajectory, Transition
 
 Step = tuple[Trajectory, dict[int, str]]
-"""One step [N, …] of every environment, and by row what went wrong: such a row took no step."""
+"""One step [N, …] of every environment, and failures by row; a failed row took no step."""
 
 
 class HostEnvs:
@@ -37,7 +37,7 @@ class HostEnvs:
         """The seed of each environment."""
 
     def resets(self, episode: int) -> list[int]:
-        """What each environment is seeded with; those of one seed have one episode after the other."""
+        """The reset seed of each environment; environments of one run seed have consecutive episodes."""
         return [derived_seed(seed, episode + row % self.num_envs) for row, seed in enumerate(self.seeds)]
 
     @abstractmethod
@@ -55,14 +55,14 @@ class HostEnvs:
             which = "".join(f", {self.task.observations.labels[d]}" for d in rest[:1])
             raise GussError(
                 f"the first observation of task {self.task.name!r} is not finite in episode {episode}, seed "
-                f"{self.seeds[row]}{which}: {obs[tuple(wrong[0])]}. Episodes before are kept."
+                f"{self.seeds[row]}{which}: {obs[tuple(wrong[0])]}. Earlier episodes are kept."
             )
         return obs
 
     def _taken(self, transition: Transition, ends: Sequence[np.ndarray], skip: Any, valid: Any, t: int) -> Trajectory:
-        """The step with its flags; `ends`: where the environments say that they terminated or are truncated."""
+        """The step with its flags; `ends`: the environments' flags terminated and truncated."""
         terminated, truncated = ends
-        stopped = valid & hard_violations(self.task, transition.cost)  # the red button
+        stopped = valid & hard_violations(self.task, transition.cost)  # a hard limit
         over = truncated | stopped | (t + 1 == self.task.episode_length)
         return Trajectory(
             *transition,
@@ -75,12 +75,12 @@ class HostEnvs:
 
     @contextmanager
     def _naming(self, episode: int, t: int, row: int) -> Iterator[None]:
-        """Errors within say where they come from."""
+        """Add task, episode, step and seed to errors."""
         try:
             yield
         except GussError as error:
             where = f"task {self.task.name!r}, episode {episode}, step {t}, seed {self.seeds[row]}"
-            raise GussError(f"{where}: {error}. Episodes before are kept.") from error
+            raise GussError(f"{where}: {error}. Earlier episodes are kept.") from error
 
 
 def _info_of(info: dict[str, Any], row: int, count: int, where: str = "info") -> dict[str, Any]:
@@ -100,19 +100,19 @@ def _info_of(info: dict[str, Any], row: int, count: int, where: str = "info") ->
 
 
 class VectorEnvs(HostEnvs):
-    """A Gymnasium id that has a vector environment of its own."""
+    """Environments of a Gymnasium id that has a vector environment."""
 
     def __init__(self, task: Task, gym_id: str, seeds: Sequence[int], num_envs: int) -> None:
         super().__init__(task, seeds, num_envs)
         how: Any = {"vectorization_mode": "vector_entry_point", "autoreset_mode": AutoresetMode.DISABLED}
         make = partial(gymnasium.make_vec, gym_id, num_envs=len(self.seeds), **how)
-        self.envs: Any = self._called("cannot be made", make)
+        self.envs: Any = self._called("cannot be created", make)
         self.over = np.zeros(len(self.seeds), bool)
 
     def _called(self, failing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call the environments, in the main thread: what they raise ends the run, and Ctrl-C is the user's."""
+        """Call the environments in the main thread: their exceptions end the run, and Ctrl-C works."""
         who = f"the environments of task {self.task.name!r} {failing}"
-        return calling(who, function, *args, after=". Episodes before are kept.", **options)
+        return calling(who, function, *args, after=". Earlier episodes are kept.", **options)
 
     def _reported(self, info: dict[str, Any], episode: int, t: int) -> np.ndarray | None:
         costs: dict[str, Any] = {name: info[name] for name in ("cost", "_cost", "costs", "_costs") if name in info}
@@ -129,7 +129,7 @@ class VectorEnvs(HostEnvs):
             return np.array(values, np.float32)
         except (TypeError, ValueError) as error:
             text = f"the environments of task {self.task.name!r} {failing}: {what} must be numbers, got {values!r}"
-            raise GussError(f"{text}. Episodes before are kept.") from error
+            raise GussError(f"{text}. Earlier episodes are kept.") from error
 
     def reset(self, episode: int) -> Float[np.ndarray, "N D"]:
         self.over = np.zeros(len(self.seeds), bool)
@@ -139,9 +139,9 @@ class VectorEnvs(HostEnvs):
         return self._start(self._numbers("observations", obs, failing), episode)
 
     def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Step:
-        """All at once; what an environment does after its end does not count."""
+        """Step all at once; steps of an environment after its end are ignored."""
         failing = f"fail in episode {episode}, step {t}"
-        if self.over.any():  # those must be reset before the others can continue
+        if self.over.any():  # environments that ended must be reset before others can continue
             self._called(failing, self.envs.reset, options={"reset_mask": self.over})
         values = self._called(failing, self.envs.step, actions)
         next_obs, reward, terminated, truncated, info = five_values(values, f"{self.task.name!r}, as a vector,")
@@ -159,19 +159,19 @@ NewWorker = Callable[[], AnyWorker]
 
 
 class WorkerEnvs(HostEnvs):
-    """Any environments, each in its own thread or process: one that raises or hangs fails alone."""
+    """Any environments, each in its own thread or process, so that one that raises or hangs does not affect others."""
 
     def __init__(self, task: Task, new_worker: NewWorker, seeds: Sequence[int], timeout: float, num_envs: int) -> None:
         super().__init__(task, seeds, num_envs)
         self.new_worker, self.timeout = new_worker, timeout
         self.workers = [new_worker() for _ in self.seeds]
         self.in_a_row = [0] * len(self.seeds)
-        """Episodes that failed one after another, of each seed."""
+        """Consecutive failed episodes of each environment."""
         self.failed: set[int] = set()
-        """Rows that failed in the episode under way."""
+        """Rows that failed in the current episode."""
 
     def reset(self, episode: int) -> Float[np.ndarray, "N D"]:
-        """Each by its worker. One that cannot be reset, even when it is made again, ends the run."""
+        """Reset each by its worker. One that cannot be reset even after it is recreated ends the run."""
         self.in_a_row = [count if row in self.failed else 0 for row, count in enumerate(self.in_a_row)]
         self.failed = set()
         resets = self.resets(episode)
@@ -188,7 +188,7 @@ class WorkerEnvs(HostEnvs):
         return self._start(np.stack([found[i][0] for i in range(len(self.seeds))]), episode)
 
     def step(self, obs: np.ndarray, actions: np.ndarray, running: np.ndarray, episode: int, t: int) -> Step:
-        """All that are running, at the same time."""
+        """Step all running environments at the same time."""
         found = self._all("step", {int(i): (actions[i],) for i in np.flatnonzero(running)})
         count, failed = len(self.seeds), dict[int, str]()
         next_obs, reward = np.array(obs), np.zeros(count, np.float32)
@@ -210,33 +210,33 @@ class WorkerEnvs(HostEnvs):
         return self._taken(transition, (terminated, truncated), skip, valid, t), failed
 
     def _failure(self, row: int, failure: Failure, episode: int, t: int) -> str:
-        """One failed: it is made again for the next episode, unless that has not helped before."""
+        """Recreate a failed environment for the next episode, or raise GussError after repeated failures."""
         self.failed.add(row)
         self.in_a_row[row] += 1
         if t == 0 or self.in_a_row[row] >= MOST_FAILURES:
-            often = "on the first step" if t == 0 else f"in {self.in_a_row[row]} episodes one after another"
+            often = "on the first step" if t == 0 else f"in {self.in_a_row[row]} consecutive episodes"
             raise GussError(
                 f"the environment {self.task.name!r} fails {often} (episode {episode}, step {t}, seed "
-                f"{self.seeds[row]}): {failure}. Episodes before are kept; `guss check-env` helps to find out why."
+                f"{self.seeds[row]}): {failure}. Earlier episodes are kept; `guss check-env` helps to find the cause."
             )
         self.workers[row] = self.new_worker()
         return str(failure)
 
     def _all(self, method: str, calls: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """Call several environments at the same time; a Failure in place of what raised or took too long."""
+        """Call several environments at the same time; a Failure replaces a result if the call raised or timed out."""
         for row, args in calls.items():
             self.workers[row].ask(method, args)
         return {row: self.workers[row].answer(self.timeout) for row in calls}
 
 
 MOST_FAILURES = 3
-"""So many failed episodes of a seed, one after another, end the run."""
+"""Consecutive failed episodes of an environment that end the run."""
 
 
 def make_envs(
     task: Task, spec: EnvSpec, seeds: Sequence[int], timeout: float, num_envs: int = 1, process: str | None = None
 ) -> HostEnvs:
-    """The environments of a run: `num_envs` for each seed. `process`: a name by which child processes can make them."""
+    """The environments of a run: `num_envs` for each seed. `process`: a name by which child processes create them."""
     if process is not None:
         return WorkerEnvs(task, partial(ProcessWorker, process), seeds, timeout, num_envs)
     if spec.gym_id and gymnasium.spec(spec.gym_id).vector_entry_point is not None:
@@ -245,14 +245,14 @@ def make_envs(
 
 
 def derived_seed(seed: int, episode: int) -> int:
-    """The seed that an environment is reset with for an episode."""
+    """The seed of an environment's reset for an episode."""
     return int(np.random.SeedSequence([seed, episode]).generate_state(1)[0])
 
 
 def cost_vector(task: Task, info: dict[str, Any]) -> np.ndarray | None:
     """The costs that an environment reports, [C]; None if it reports none that fit the task.
 
-    A cost that is not a finite number is an error: it must not count as safe.
+    A cost that is not a finite number raises GussError: it must not be taken as safe.
     """
     names = [constraint.name for constraint in task.constraints]
     reported = info.get("costs")
@@ -262,7 +262,7 @@ def cost_vector(task: Task, info: dict[str, Any]) -> np.ndarray | None:
 
 
 def needed_costs(task: Task, info: dict[str, Any], name: str) -> np.ndarray | None:
-    """The same; an error where costs that must be learned are missing. `name`: of the environment, for that error."""
+    """As `cost_vector`; raises GussError if costs that must be learned are missing. `name`: of the environment."""
     costs = cost_vector(task, info)
     if costs is None and any(c.learned for c in task.constraints):
         raise no_cost_error(name, info)

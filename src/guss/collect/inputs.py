@@ -1,4 +1,4 @@
-"""The real system's side of an agent: what it is, one step of it, and checks of everything that comes from it."""
+"""The real system of an agent: its Task and environment, single steps, and checks of all data from it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from guss.types import Actions, ContinuousActions, Trajectory, Transition
 
 
 def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
-    """The Task of a system, and the environment to act on if it is one; what is not known of it is learned."""
+    """The Task of a system, and its environment if it has one; functions that the Task lacks are learned."""
     if isinstance(system, Task):
         if task is not None:
             raise GussError("a Task was given twice: as the system and as `task`")
@@ -37,14 +37,14 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
         task = spec.make_task() if task is None else task
         if spec.make_env is None and task.reset is not None:
             return task, None
-        return task.with_end(hosted=True), calling(f"{system} could not make its environment", as_maker(spec))
+        return task.with_end(hosted=True), calling(f"{system} could not create its environment", as_maker(spec))
     try:
-        made = calling(f"{system} cannot be made", gymnasium.make, system) if isinstance(system, str) else system
+        made = calling(f"{system} cannot be created", gymnasium.make, system) if isinstance(system, str) else system
         env = Adapted(made)
     except NotAnEnvironmentError as error:
-        what = f"the class {system.__name__}: make one of it first" if isinstance(system, type) else None
+        what = f"the class {system.__name__}: create an instance first" if isinstance(system, type) else None
         raise GussError(
-            f"an Agent's system is an environment's name, a Task or a Gymnasium environment, "
+            f"an Agent's system must be an environment's name, a Task or a Gymnasium environment, "
             f"got {what or type(system).__name__} ({error})"
         ) from error
     if task is None:
@@ -58,16 +58,16 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
 
 
 def check_steps(task: Task, env: Adapted | None) -> None:
-    """Whether there is something to act on."""
+    """Raise GussError unless the system can be stepped."""
     if env is None and (task.step is None or task.reset is None):
         raise GussError(
-            f"task {task.name!r} has no step and reset functions, so there is nothing to act on: give the Agent a "
-            f"Gymnasium environment, or drive the system yourself with act(obs) and observe(transition)"
+            f"task {task.name!r} has no step and reset functions, so the Agent cannot step it: give the Agent a "
+            f"Gymnasium environment, or step the system yourself with act(obs) and observe(transition)"
         )
 
 
 def with_names(task: Task, obs_names: Names, action_names: Names) -> Task:
-    """The task with names of its dimensions, as those of a log's columns, where it has none itself."""
+    """The task with these names of dimensions, such as a log's columns, unless it already has names."""
     spaces = named(task.observations, obs_names), named(task.actions, action_names)
     if spaces[0] is task.observations and spaces[1] is task.actions:
         return task
@@ -75,9 +75,9 @@ def with_names(task: Task, obs_names: Names, action_names: Names) -> Task:
 
 
 def read_logged(task: Task, traces: Iterable[Any], columns: Columns | None) -> tuple[list[Transition | Dataset], Task]:
-    """Files of logged data and batches as batches, and the task with the names of their columns."""
+    """Logged data from files and batches, and the task with the names of their columns."""
     if isinstance(traces, str | Path) or not isinstance(traces, Iterable):
-        raise GussError(f"`traces` is a list of files and batches, got {traces!r}: write traces=[{traces!r}]")
+        raise GussError(f"`traces` must be a list of files and batches, got {traces!r}: write traces=[{traces!r}]")
     given = list(traces)
     if columns and all(isinstance(trace, tuple) for trace in given):
         raise GussError(f"`columns` names the columns of files in `traces`, but there is no file among {len(given)}")
@@ -88,7 +88,7 @@ def read_logged(task: Task, traces: Iterable[Any], columns: Columns | None) -> t
 
 
 class HostSystem:
-    """One step at a time: a Gymnasium environment, or a compiled task where its own controller runs in Python."""
+    """Steps one system: a Gymnasium environment, or a Task with `step` and `reset`."""
 
     def __init__(self, task: Task, env: Adapted | None) -> None:
         self.task, self.env = task, env
@@ -102,7 +102,7 @@ class HostSystem:
         return calling(failing, self.env.reset, derived_seed(seed, episode))[0]
 
     def step(self, obs: Any, action: np.ndarray, key: PRNGKeyArray, t: int) -> tuple[Transition, bool, bool, bool]:
-        """What the action did, whether the system ended the episode or it is over, and whether to learn from it."""
+        """The transition, whether the system ended the episode, whether it is over, and whether to learn from it."""
         if self.env is None:
             assert self.task.step is not None
             key_world = jax.random.split(jax.random.fold_in(key, t))[1]
@@ -127,25 +127,25 @@ def _step(task: Task, obs: Any, action: Any, key: PRNGKeyArray) -> Any:
 
 
 @jax.jit
-def _judge(task: Task, obs: Any, action: Any, next_obs: Any) -> tuple[Any, Any]:
+def _reward_and_costs(task: Task, obs: Any, action: Any, next_obs: Any) -> tuple[Any, Any]:
     return task.reward_of(obs, action, next_obs), task.costs(obs, action, next_obs)
 
 
 class InputChecker:
-    """What comes from outside, as arrays of the right shape; or an error that names the episode and the dimension."""
+    """Converts user data to arrays of the right shape; errors name the episode and the dimension."""
 
     def __init__(self, task: Task, env: Adapted | None = None) -> None:
-        """`env`: whose actions the user gives and takes; they may count from elsewhere than the task's."""
+        """`env`: the user's environment, whose discrete actions may start at another value than the task's."""
         self.task = task
         self.start = None if env is None else env.action_start
 
     def outward(self, action: Any) -> np.ndarray:
-        """An action of the task as the user's environment takes it."""
-        array = np.asarray(action)  # also where NumPy made a scalar of it
+        """An action of the task in the values of the user's environment."""
+        array = np.asarray(action)  # also of a NumPy scalar
         return array if self.start is None else array - np.asarray(self.start, array.dtype)
 
     def inward(self, action: Any) -> Any:
-        """An action of the user's environment as the task has it."""
+        """An action of the user's environment in the values of the task."""
         return action if self.start is None else np.asarray(action) + np.asarray(self.start)
 
     def obs(self, value: Any, where: str) -> np.ndarray:
@@ -153,11 +153,11 @@ class InputChecker:
         return self._array(value, (space.size,), np.float32, f"the observation of {where}", space.labels)
 
     def action(self, value: Any, where: str) -> np.ndarray:
-        """One action, within its bounds: what is beyond them by rounding is clipped."""
+        """One action, within its bounds; rounding errors beyond them are clipped."""
         return self._action(self.inward(value), (), where)
 
     def transition(self, move: Transition, where: str) -> Transition:
-        """One transition; the task's functions fill in reward and cost where they are None."""
+        """One transition; the task's functions fill in reward and cost if they are None."""
         if not isinstance(move, Transition):
             raise GussError(
                 f"{where}: expected a guss.Transition(obs, action, reward, cost, next_obs), got {type(move).__name__}"
@@ -167,14 +167,14 @@ class InputChecker:
             cost = self._listed(cost, where)
         found = self._checked(move._replace(action=self.inward(move.action), cost=cost), (), where)
         if found.reward is None or found.cost is None:
-            known = jax.device_get(_judge(self.task, found.obs, found.action, found.next_obs))
+            known = jax.device_get(_reward_and_costs(self.task, found.obs, found.action, found.next_obs))
             pairs = zip((found.reward, found.cost), known, strict=True)
             reward, cost = (task if given is None else given for given, task in pairs)
             found = self._checked(found._replace(reward=reward, cost=cost), (), where)
         return found
 
     def dataset(self, data: Transition | Dataset, num_seeds: int = 1) -> Trajectory:
-        """Logged transitions [N, …], checked; the same for every seed, as one episode of it: [S, 1, N, …]."""
+        """Logged transitions [N, …], checked and repeated for every seed as one episode: [S, 1, N, …]."""
         found = self.rows(data)
         return jax.tree.map(lambda x: np.broadcast_to(x, (num_seeds, 1, *x.shape)), found)
 
@@ -188,7 +188,7 @@ class InputChecker:
         action, count = np.asarray(trajectory.action), len(np.asarray(trajectory.obs))
         shape = (count, *self.task.actions.shape)
         if action.size == math.prod(shape):
-            action = action.reshape(shape)  # one column may stand for a plain number, several for an array
+            action = action.reshape(shape)  # one column may represent a scalar, several columns an array
         given = Transition(trajectory.obs, action, trajectory.reward, trajectory.cost, trajectory.next_obs)
         return trajectory._replace(**self._checked(given, (count,), "the trace")._asdict())
 
@@ -240,15 +240,15 @@ class InputChecker:
             warn(
                 f"the logged data have no column `terminated`, so the model of task {self.task.name!r} learns that the "
                 f"system never ends an episode itself: add the column (1 on the last row of an episode that the system "
-                f"ended, 0 elsewhere), or switch it off with Task(learns_end=False)"
+                f"ended, 0 elsewhere), or disable this with Task(learns_end=False)"
             )
 
     def _array(
         self, value: Any, shape: tuple[int, ...], dtype: Any, what: str, labels: Sequence[str] = ()
     ) -> np.ndarray:
-        """Finite numbers of that shape; `labels`: what the last axis is called."""
+        """Finite numbers of that shape; `labels`: names along the last axis."""
         try:
-            with np.errstate(over="ignore"):  # becomes infinite, which is refused below
+            with np.errstate(over="ignore"):  # becomes infinite, which is rejected below
                 array = np.asarray(value, dtype)
         except (TypeError, ValueError) as error:
             raise GussError(f"{what} must be numbers of shape {shape}, got {value!r}: {error}") from error
@@ -263,7 +263,7 @@ class InputChecker:
 
 
 def costs_in_order(task: Task, data: Dataset) -> Dataset:
-    """The data with costs in the order of the task's constraints: by name, where the file names them."""
+    """The data with costs in the order of the task's constraints: by name, if the file names them."""
     if data.cost_names is None:
         return data
     names = [constraint.name for constraint in task.constraints]
@@ -271,8 +271,8 @@ def costs_in_order(task: Task, data: Dataset) -> Dataset:
 
 
 def _range(actions: Actions) -> str:
-    """Between which numbers actions are."""
+    """The range of actions as text."""
     if isinstance(actions, ContinuousActions):
         return f"between {list(actions.low)} and {list(actions.high)}"
     low, count = (np.asarray(x).reshape(actions.shape) for x in (actions.first, actions.num_values))
-    return f"whole numbers between {low.tolist()} and {(low + count - 1).tolist()}"
+    return f"integers between {low.tolist()} and {(low + count - 1).tolist()}"

@@ -1,7 +1,7 @@
-"""Columns of numbers by name, in NPZ, CSV and Parquet files: all that reading and writing traces knows of formats.
+"""Reads and writes named columns of numbers in NPZ, CSV and Parquet files.
 
-A Parquet file is sealed: right before its footer, where readers do not look, is a SHA-256 of all the rest. Page
-checksums, which other programs verify too, cover no names, types and row counts.
+A Parquet file is sealed: a SHA-256 of all the rest precedes its footer, where readers do not look. Page checksums,
+which other programs verify too, do not cover names, types and row counts.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from guss.errors import GussError
 from guss.limits import CHUNK, MAX_COLUMNS, MAX_LINE, Budget, npz_names, read_npz, reading
 
 Pick = Callable[[list[str]], Iterable[str]]
-"""From the names in a file to those wanted."""
+"""Maps the names in a file to the wanted names."""
 SEAL = b"guss-sha256:"
 ROWS = 2**16
 """Rows of a Parquet file that are decoded at a time."""
 
 
 Table = tuple[dict[str, np.ndarray], list[str]]
-"""The columns that are wanted, and names of others that hold text."""
+"""The wanted columns, and names of other columns that hold text."""
 
 
 def read_columns(path: Path, pick: Pick, budget: Budget) -> Table:
-    """The columns that `pick` wants, as they are in the file; of others, which hold text."""
+    """The columns that `pick` selects, unchanged, and names of other columns that hold text."""
     with reading(f"cannot read the trace {path}"):
         return READERS[path.suffix](path, pick, budget)
 
 
 def write_columns(kind: str, columns: dict[str, np.ndarray]) -> bytes:
-    """A file of that kind (.npz, .csv, .parquet): arrays as they are, or columns [N] of a table."""
+    """The bytes of a file of that kind (.npz, .csv, .parquet): arrays unchanged, or columns [N] of a table."""
     return WRITERS[kind](columns)
 
 
@@ -47,7 +47,7 @@ def _checked(path: Path, names: Sequence[str]) -> list[str]:
     MAX_COLUMNS.check(f"the trace {path}", len(names))
     if len(set(names)) != len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        raise GussError(f"{path}: every column needs a name of its own, got {', '.join(twice)} more than once")
+        raise GussError(f"{path}: column names must be unique, got {', '.join(twice)} more than once")
     return list(names)
 
 
@@ -72,7 +72,7 @@ def _npz_bytes(columns: dict[str, np.ndarray]) -> bytes:
 
 
 def _lines(path: Path, file: io.TextIOBase, left: list[int]) -> Iterator[str]:
-    """The lines of a table. A row may take several, if there are quotes; its rest has at most `left[0]` characters."""
+    """The lines of a table. A quoted row may span several lines; its rest has at most `left[0]` characters."""
     while line := file.readline(left[0] + 1):
         left[0] -= len(line)
         if left[0] < 0:
@@ -96,7 +96,7 @@ def _read_csv(path: Path, pick: Pick, budget: Budget) -> Table:
                 continue
             if len(row) != len(header):
                 raise GussError(
-                    f"{path}, line {rows.line_num}: {len(row)} values, but the first line names {len(header)}"
+                    f"{path}, line {rows.line_num}: {len(row)} values, but the header has {len(header)} columns"
                 )
             budget.take(8 * len(places))
             if others:  # the first row shows what they hold
@@ -127,7 +127,7 @@ def _csv_bytes(columns: dict[str, np.ndarray]) -> bytes:
 
 
 def _words(column: np.ndarray) -> list[str]:
-    """As text that reads back as the very same number."""
+    """Numbers as text that reads back as exactly the same numbers."""
     if column.dtype.kind == "b":
         return [str(int(x)) for x in column.tolist()]
     return [
@@ -147,7 +147,7 @@ def _pyarrow() -> Any:
 
 
 def _read_parquet(path: Path, pick: Pick, budget: Budget) -> Table:
-    """Column by column, so that no more than one page of one column is unpacked beyond what is counted."""
+    """Read column by column, so that at most one page of one column is unpacked beyond the counted bytes."""
     pyarrow = _pyarrow()
     _check_seal(path)
     with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
@@ -165,9 +165,9 @@ def _read_parquet(path: Path, pick: Pick, budget: Budget) -> Table:
 
 
 def _check_pages(metadata: Any, budget: Budget) -> None:
-    """The pages of a group of rows are not larger than all data may be: they may hold more than its rows.
+    """Check that the pages of a row group are not larger than the limit: they may hold more than its rows.
 
-    The sizes of single columns are not asked for: on damaged ones pyarrow ends the process instead of raising.
+    The sizes of single columns are not read: on damaged files, pyarrow ends the process instead of raising.
     """
     for i in range(metadata.num_row_groups):
         if metadata.row_group(i).total_byte_size > budget.limit:
@@ -185,7 +185,7 @@ def _decoded(pyarrow: Any, file: Any, name: str, count: int) -> np.ndarray:
         column = column.cast(pyarrow.float64()) if column.null_count else column
         parts.append(column.to_numpy(zero_copy_only=False))
     if found != count:
-        raise ValueError(f"it announces {count} rows, column {name!r} has {found} or more")
+        raise ValueError(f"it states {count} rows, column {name!r} has {found} or more")
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
@@ -198,12 +198,12 @@ def _parquet_bytes(columns: dict[str, np.ndarray]) -> bytes:
 
 
 def _footer(last: bytes, size: int) -> int:
-    """Where the footer of a Parquet file begins; its length is in the `last` 8 bytes."""
+    """Offset of the footer of a Parquet file; its length is in the `last` 8 bytes."""
     return size - 8 - int.from_bytes(last[:4], "little")
 
 
 def _check_seal(path: Path) -> None:
-    """A sealed file must be as it was written; one that another program wrote has no seal."""
+    """Raise GussError if a sealed file was changed; files of other programs have no seal."""
     size, length = path.stat().st_size, len(SEAL) + 64
     with path.open("rb") as file:
         file.seek(max(size - 8, 0))

@@ -1,4 +1,4 @@
-"""How trajectories are made of columns, of logged transitions and of single steps, and checked."""
+"""Builds trajectories from columns, logged transitions and single steps, and checks them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from guss.types import Trajectory, Transition
 
 
 def hard_violations(task: Task, cost: Any) -> np.ndarray:
-    """Where a hard limit is violated, from costs [..., C]."""
+    """Mask of steps that violate a hard limit, from costs [..., C]."""
     return np.asarray(np.any(np.asarray(cost)[..., ~np.asarray(task.soft, bool)] > 0, axis=-1))
 
 
@@ -63,7 +63,7 @@ def from_steps(
 
 
 def check_finite(task: Task, trajectory: Trajectory, first: int, seeds: Sequence[int], start: int = 0) -> None:
-    """Steps that took place must be finite: the error names episode, step, seed and dimension.
+    """Raise GussError if a valid step is not finite; it names episode, step, seed and dimension.
 
     `first` and `start`: the numbers of the first episode and of the first step of the trajectory.
     """
@@ -76,7 +76,7 @@ def check_finite(task: Task, trajectory: Trajectory, first: int, seeds: Sequence
             which = "".join(f", {labels[name][i]}" for i in rest)
             raise GussError(
                 f"{name} of task {task.name!r} is not finite in episode {first + number}, step {start + t}, "
-                f"seed {seeds[row]}{which}: {values[(row, number, t, *rest)]}. Episodes before are kept."
+                f"seed {seeds[row]}{which}: {values[(row, number, t, *rest)]}. Earlier episodes are kept."
             )
 
 

@@ -1,4 +1,4 @@
-"""Environments: one file a problem, its pure Task beside its Gymnasium class. Importing this registers their ids."""
+"""Environments: one file per problem, its pure Task and its Gymnasium class. Importing this registers their ids."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from guss.errors import GussError
 from guss.registry import Registry
 
 if TYPE_CHECKING:
-    from guss.task import Task  # with JAX, which processes that hold a single environment do without
+    from guss.task import Task  # imports JAX, which processes with a single environment do not need
 
 register_gym_ids()
 
 
 @dataclass(frozen=True)
 class StateMap:
-    """The plane on which a problem's states are counted, cell by cell."""
+    """A plane with cells, in which visited states are counted."""
 
     place: Callable[[np.ndarray], np.ndarray]
-    """Observations [..., D] as places [..., 2]."""
+    """Maps observations [..., D] to points [..., 2]."""
     labels: tuple[str, str]
     limits: tuple[tuple[float, float], tuple[float, float]]
-    """What lies beyond them is not on the map."""
+    """States beyond them are not on the map."""
     cells: tuple[int, int] = (50, 50)
     unsafe: tuple[tuple[float, float, float, float], ...] = ()
     """Rectangles (x from, x to, y from, y to)."""
@@ -35,49 +35,49 @@ class StateMap:
 
 @dataclass(frozen=True)
 class View:
-    """How a problem is shown. Arrays are NumPy's; `shown` takes many observations at once, [..., D]."""
+    """How a problem is drawn. Arrays are NumPy arrays; `shown` takes batches of observations [..., D]."""
 
     shown: Callable[[np.ndarray], np.ndarray]
-    """What plans are drawn by: a number [...], over time, or a place [..., 2]."""
+    """The quantity in figures of plans: a number [...], over time, or a point [..., 2]."""
     labels: tuple[str, ...]
-    """The name of that number, or of both."""
+    """Its name, or those of both coordinates."""
     limits: tuple[tuple[float, float], ...]
-    """From where to where to draw it, or both."""
+    """Its range in figures, or those of both coordinates."""
     unsafe: tuple[tuple[float, ...], ...] = ()
-    """Intervals (from, to) of the number, or rectangles (x from, x to, y from, y to)."""
+    """Intervals (from, to) of a number, or rectangles (x from, x to, y from, y to)."""
     behaviour: tuple[str, str] = ("behaviour 0", "behaviour 1")
-    """Names of the two descriptor dimensions that the archive is drawn by."""
+    """Names of the two descriptor dimensions in figures of the archive."""
     behaviour_dims: tuple[int, int] = (0, 1)
-    """Which dimensions they are."""
+    """Indices of these dimensions."""
     behaviour_scale: float = 1.0
-    """From the descriptor's unit to the one that the names say."""
+    """Factor from the descriptor's unit to the unit in the names."""
     sketch: Callable[[np.ndarray], list[Shape]] | None = None
-    """An observation as shapes (`guss.envs.shapes`), unsafe zones drawn; None: there is nothing to see."""
+    """Draws an observation and the unsafe zones as shapes (`guss.envs.shapes`); None: no drawing."""
     world: tuple[float, float] = (-1.0, 1.0)
     """The shapes lie in the square [low, high]²."""
     map: StateMap | None = None
-    """None: states are counted by their first two observations."""
+    """None: states are counted by their first two dimensions."""
 
     def picture(self, obs: np.ndarray) -> np.ndarray:
-        """An observation as an RGB picture of 500 × 500 pixels."""
+        """An observation as an RGB image of 500 × 500 pixels."""
         if self.sketch is None:
-            raise GussError("this View has no `sketch` to make a picture by")
+            raise GussError("this View has no `sketch`, so it cannot draw images")
         return paint(self.sketch(obs), self.world)
 
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """A problem: its Gymnasium id, the function that builds its Task, and how it is shown (None: plainly)."""
+    """A problem: its Gymnasium id, the function that builds its Task, and its View (None: default figures)."""
 
     gym_id: str
     make_task: Callable[..., Task]
     view: View | None = None
     measure: Literal["mean", "return"] = "mean"
-    """What reports call an episode's reward: its mean per step, or its sum, as the paper has it for the car."""
+    """How reports measure an episode's reward: the mean per step, or the sum, as in the paper for the car."""
     make_env: Callable[[], Any] | None = None
-    """Makes an environment that has no Gymnasium id, as an `Adapted` one."""
+    """Creates an `Adapted` environment that has no Gymnasium id."""
     source: str = ""
-    """The name by which another process finds what makes it, where it is not the Gymnasium id."""
+    """The name by which another process creates it, if not the Gymnasium id."""
 
 
 ENVS: Registry[EnvSpec] = Registry(

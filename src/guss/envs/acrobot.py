@@ -29,7 +29,7 @@ EPISODE_LENGTH = 200
 def accelerations(xp: Any, a1: Any, a2: Any, v1: Any, v2: Any, torque: Any) -> tuple[Any, Any]:
     """Angular accelerations of both links, torque on the joint between them (Sutton and Barto's book version).
 
-    `xp` is the module that computes: numpy for the environment, jax.numpy for the Task.
+    `xp` is the array module: numpy for the environment, jax.numpy for the Task.
     """
     com, inertia = LINK_COM, LINK_INERTIA
     d1 = com**2 + (1 + com**2 + 2 * com * xp.cos(a2)) + 2 * inertia
@@ -65,14 +65,14 @@ def advance(xp: Any, state: Any, torque: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def acrobot_step(obs: Float[Array, "6"], action: Int[Array, ""], key: PRNGKeyArray) -> Float[Array, "6"]:
-    """Gymnasium's Acrobot-v1, without an end."""
+    """One step of Gymnasium's Acrobot-v1, which never terminates here."""
     state = (jnp.arctan2(obs[1], obs[0]), jnp.arctan2(obs[3], obs[2]), obs[4], obs[5])
     a1, a2, v1, v2 = advance(jnp, state, action.astype(jnp.float32) - 1.0)
     return jnp.stack([jnp.cos(a1), jnp.sin(a1), jnp.cos(a2), jnp.sin(a2), v1, v2])
 
 
 def acrobot_reset(key: PRNGKeyArray) -> Float[Array, "6"]:
-    """Gymnasium's: hanging, everything within ±0.1."""
+    """Gymnasium's initial state: hanging, angles and speeds within ±0.1."""
     a1, a2, v1, v2 = jax.random.uniform(key, (4,), minval=-0.1, maxval=0.1)
     return jnp.stack([jnp.cos(a1), jnp.sin(a1), jnp.cos(a2), jnp.sin(a2), v1, v2])
 
@@ -84,12 +84,12 @@ def tip_of(obs: Float[Array, "6"]) -> Float[Array, "2"]:
 
 
 def acrobot_reward(obs: Float[Array, "6"], action: Int[Array, ""], next_obs: Float[Array, "6"]) -> Float[Array, ""]:
-    """Height of the tip reached above hanging, in [0, 4]."""
+    """Height of the tip above hanging after the step, in [0, 4]."""
     return tip_of(next_obs)[1] + 2.0
 
 
 def acrobot_cost(obs: Float[Array, "6"], action: Int[Array, ""], next_obs: Float[Array, "6"], height: Array) -> Array:
-    """1 if the tip reached is above `height`."""
+    """1 if the tip is above `height` after the step."""
     return tip_of(next_obs)[1] + 2.0 > height
 
 
@@ -115,7 +115,7 @@ def acrobot_task() -> Task:
         step=acrobot_step,
         reset=acrobot_reset,
         fallback=1,  # no torque
-        policy_inputs=(np.zeros(6), np.ones(6)),  # as they are
+        policy_inputs=(np.zeros(6), np.ones(6)),  # unscaled
     )
 
 
@@ -133,11 +133,11 @@ class SafeAcrobotEnv(BundledEnv):
     the first link. Speeds are within ±4π and ±9π.
 
     ## Reward
-    Height of the tip reached above its hanging position, in [0, 4].
+    Height of the tip above its hanging position after the step, in [0, 4].
 
     ## Cost
-    `info["cost"]` is 1.0 when the tip reached is above 3, else 0.0; `info["costs"]` holds it by name. An unsafe step
-    never ends the episode.
+    `info["cost"]` is 1.0 if the tip is above 3 after the step, else 0.0; `info["costs"]` holds it by name. An unsafe
+    step never ends the episode.
 
     ## Starting state
     All angles and speeds uniform within ±0.1. `reset(options={"state": (θ₁, θ₂, θ̇₁, θ̇₂)})` sets it.
@@ -165,7 +165,7 @@ class SafeAcrobotEnv(BundledEnv):
 
     def _move(self, action: Any) -> Move:
         if not self.action_space.contains(np.int64(action)) or action != np.int64(action):
-            raise GussError(f"an acrobot action is 0, 1 or 2, got {action!r}")
+            raise GussError(f"an acrobot action must be 0, 1 or 2, got {action!r}")
         a1, a2, v1, v2 = advance(np, tuple(self._state), float(action) - 1.0)
         wrap = lambda angle: (angle + np.pi) % (2 * np.pi) - np.pi  # noqa: E731
         self._state = np.asarray([wrap(a1), wrap(a2), v1, v2])
@@ -188,7 +188,7 @@ def _tip(obs: np.ndarray) -> np.ndarray:
 
 
 def _sketch(obs: np.ndarray) -> list[Shape]:
-    """Both links, the unsafe zone red; the tip is red in it and green below."""
+    """Both links and the unsafe zone in red; the tip is red in the zone and green below."""
     elbow = (float(obs[1]), -float(obs[0]))
     x, height = _tip(obs).tolist()
     return [

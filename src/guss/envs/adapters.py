@@ -1,4 +1,4 @@
-"""Any environment with Gymnasium's spaces, `reset` and `step` as vectors and a Task."""
+"""Adapts any environment with Gymnasium's spaces, `reset` and `step` to vectors and a Task."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from guss.types import Actions, ContinuousActions, DiscreteActions, Observations
 PATIENCE = 60.0
 """Seconds that the first reset and the first step of an environment may take."""
 MOST_NUMBERS = 512
-"""An observation of more numbers than this is taken for a picture, which the models here cannot learn."""
+"""An observation of more numbers than this is taken for an image, which the models here cannot learn."""
 
 
 # ------------------------------------------------------------------------------------------------------------- spaces
 
 
 def observations_of(space: Any) -> Observations:
-    """Observations as a vector: Dict and Tuple are flattened, choices become one-hot."""
+    """Observations as a vector: Dict and Tuple are flattened, discrete values become one-hot."""
     kinds = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Dict, spaces.Tuple)
     flat = spaces.flatten_space(space) if _made_of(space, kinds) else None
     if not isinstance(flat, spaces.Box) or len(flat.shape) != 1:
         raise GussError(
-            f"the observation space {space} cannot be written as a vector of numbers; guss takes Box, Discrete, "
-            f"MultiDiscrete, MultiBinary, and Dict and Tuple of them. Use a wrapper that gives the numbers that "
-            f"matter: gymnasium.wrappers.TransformObservation(env, function, Box(...))"
+            f"the observation space {space} cannot be flattened to a vector; guss accepts Box, Discrete, "
+            f"MultiDiscrete, MultiBinary, and Dict and Tuple of them. Use a wrapper that extracts the relevant "
+            f"numbers: gymnasium.wrappers.TransformObservation(env, function, Box(...))"
         )
     if not 1 <= flat.shape[0] <= MOST_NUMBERS:
         raise GussError(
@@ -51,7 +51,7 @@ def observations_of(space: Any) -> Observations:
 
 
 def _names_of(space: Any) -> tuple[str, ...] | None:
-    """The keys of a Dict as the names of its numbers; None where a space has no keys."""
+    """The keys of a Dict as the names of its numbers; None if a space has no keys."""
     if not isinstance(space, spaces.Dict):
         return None
     names: list[str] = []
@@ -70,7 +70,7 @@ def _made_of(space: Any, kinds: tuple[type, ...]) -> bool:
 
 
 def actions_of(space: Any) -> Actions:
-    """Actions as planners know them."""
+    """An action space as planners use it."""
     if isinstance(space, spaces.Discrete):
         return DiscreteActions((int(space.n),), (int(space.start),), scalar=True)
     if isinstance(space, spaces.MultiDiscrete):
@@ -88,14 +88,14 @@ def actions_of(space: Any) -> Actions:
             )
         return ContinuousActions(tuple(low.tolist()), tuple(high.tolist()))
     raise GussError(
-        f"guss cannot plan for the action space {space}; it takes a Box of floats, Discrete, MultiDiscrete and "
-        f"MultiBinary. Use a wrapper that takes one of them: "
+        f"guss cannot plan in the action space {space}; it accepts a Box of floats, Discrete, MultiDiscrete and "
+        f"MultiBinary. Use a wrapper with one of these spaces: "
         f"gymnasium.wrappers.TransformAction(env, function, space)"
     )
 
 
 class Adapted(VectorSteps):
-    """An environment as guss uses it: `VectorSteps`, and what its spaces and wrappers say of it."""
+    """An environment as guss uses it: `VectorSteps`, and the properties of its spaces and wrappers."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
@@ -114,12 +114,12 @@ class Adapted(VectorSteps):
 
     @property
     def hard_limits(self) -> tuple[str, ...]:
-        """Names of costs that are hard limits, as `guss.envs.wrappers.RedButton` tells them."""
+        """Names of costs that are hard limits, as `guss.envs.wrappers.RedButton` defines them."""
         return tuple(self._attribute("hard_limits") or ())
 
     @property
     def episode_length(self) -> int | None:
-        """After how many steps it ends its episodes, if it says."""
+        """Its time limit in steps, if it has one."""
         spec = getattr(self.env, "spec", None)
         layer = self.env
         while layer is not None:
@@ -142,7 +142,7 @@ def describe(
 ) -> Task:
     """A Task from the spaces and attributes of an environment; reward, costs, behaviour and termination are learned.
 
-    To know the names of its costs it is reset and stepped once by `worker`, with the action nearest to zero.
+    `worker` resets and steps it once, with the action nearest to zero, to find the names of its costs.
     """
     length = episode_length or env.episode_length
     if length is None:
@@ -177,7 +177,7 @@ def describe(
 
 
 def asked(worker: AnyWorker, failing: str, method: str, *args: Any) -> Any:
-    """What a worker answers; an error that begins with `failing` if it fails."""
+    """The result of a worker's call; if it fails, a GussError that starts with `failing`."""
     worker.ask(method, args)
     answer = worker.answer(PATIENCE)
     if isinstance(answer, Failure):
@@ -187,11 +187,11 @@ def asked(worker: AnyWorker, failing: str, method: str, *args: Any) -> Any:
 
 
 def check_spaces(env: Adapted, task: Task) -> None:
-    """A user's Task and environment must speak of the same observations and actions."""
+    """Raise GussError unless a user's Task and environment have the same observations and actions."""
     if env.observations.size != task.observations.size:
         raise GussError(
             f"task {task.name!r} has observations of shape ({task.observations.size},), the environment's space "
-            f"{env.env.observation_space} makes ({env.observations.size},)"
+            f"{env.env.observation_space} has shape ({env.observations.size},) when flattened"
         )
     mine, theirs = task.actions, env.actions
     fits = type(mine) is type(theirs) and mine.shape == theirs.shape

@@ -1,4 +1,4 @@
-"""What the Gymnasium classes of the bundled environments share: when they may be called, and checks of numbers."""
+"""Base class of the bundled Gymnasium environments, and a check of numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Move = tuple[np.ndarray, float, dict[str, Any]]
 
 
 class BundledEnv(gymnasium.Env[np.ndarray, Any]):
-    """An environment that never ends an episode itself, and draws itself without a window system."""
+    """An environment that never ends an episode itself, and renders without a window system."""
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
 
@@ -30,7 +30,7 @@ class BundledEnv(gymnasium.Env[np.ndarray, Any]):
 
     @abstractmethod
     def _start(self, options: dict[str, Any]) -> Start:
-        """A new episode; `options`: those of `reset`."""
+        """Start an episode; `options`: those of `reset`."""
 
     @abstractmethod
     def _move(self, action: Any) -> Move:
@@ -38,7 +38,7 @@ class BundledEnv(gymnasium.Env[np.ndarray, Any]):
 
     @abstractmethod
     def _picture(self) -> np.ndarray:
-        """The state as an RGB picture."""
+        """The state as an RGB image."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         super().reset(seed=seed)
@@ -47,15 +47,14 @@ class BundledEnv(gymnasium.Env[np.ndarray, Any]):
         return start
 
     def step(self, action: Any) -> Step:
-        """One step."""
         self._check_begun("step")
         obs, reward, info = self._move(action)
         return obs, reward, False, False, info
 
     def render(self) -> np.ndarray | None:
-        """The picture that the class describes, with `render_mode="rgb_array"`."""
+        """The state as an RGB image, with `render_mode="rgb_array"`."""
         if self.render_mode is None:
-            gymnasium.logger.warn("render() needs render_mode='rgb_array', given when the environment is made")
+            gymnasium.logger.warn("render() needs render_mode='rgb_array'; pass it when the environment is created")
             return None
         self._check_begun("render")
         return self._picture()
@@ -66,7 +65,7 @@ class BundledEnv(gymnasium.Env[np.ndarray, Any]):
 
 
 def finite(values: Any, shape: tuple[int, ...], must_be: str) -> np.ndarray:
-    """Finite numbers of that shape; `must_be` begins the error, as in "an action must be one number"."""
+    """Finite numbers of that shape; `must_be` starts the error, as in "an action must be one number"."""
     array = np.asarray(values, float)
     if array.shape != shape or not np.isfinite(array).all():
         raise GussError(f"{must_be}, got {array.tolist()}")

@@ -1,4 +1,4 @@
-"""SafeCar-Goal (appendix A.3): drive to goals that move when reached, around hazards that only a lidar shows."""
+"""SafeCar-Goal (appendix A.3): drive to goals that move when reached, around hazards that only a lidar detects."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ from guss.task import Grid, Surroundings, Task
 from guss.types import ContinuousActions, Observations, Rollout
 
 EPISODE_LENGTH = 1000
-SLACK = 1.02  # how nearly a reading must be its neighbour's share to count as nothing else
+SLACK = 1.02  # tolerance for a reading that is only a share of its neighbour's hazard
 
 
 # ----------------------------------------------------------------------------------------------- the Task, in JAX
 
 
 def car_reward(obs: Float[Array, "D"], action: Float[Array, "2"], next_obs: Float[Array, "D"]) -> Float[Array, ""]:
-    """Progress towards the goal, and 1 within its radius; in a plan the goal stays, and every step there earns it."""
+    """Progress towards the goal, plus 1 within its radius; in a plan the goal stays, so every step there earns 1."""
     before, after = (jnp.sqrt(jnp.sum(o[GOAL] ** 2)) for o in (obs, next_obs))
     return before - after + (after <= GOAL_RADIUS).astype(jnp.float32)
 
 
 def car_cost(obs: Float[Array, "D"], action: Float[Array, "2"], next_obs: Float[Array, "D"], limit: Array) -> Array:
-    """1 if any lidar reading reached exceeds `limit`."""
+    """1 if any lidar reading after the step exceeds `limit`."""
     return jnp.any(next_obs[LIDAR] > limit)
 
 
 def goal_at_end(rollout: Rollout) -> Float[Array, "2"]:
-    """Where the goal will be, seen from the car at the plan's end."""
+    """The goal's position in the car's frame at the plan's end."""
     return rollout.next_obs[-1, GOAL]
 
 
 def distance_at_end(rollout: Rollout) -> Float[Array, "1"]:
-    """The paper's descriptor: how far the goal will be at the plan's end."""
+    """The paper's descriptor: the distance to the goal at the plan's end."""
     return jnp.sqrt(jnp.sum(rollout.next_obs[-1, GOAL] ** 2))[None]
 
 
@@ -70,10 +70,10 @@ DESCRIPTORS = {
 
 
 def car_task(descriptor: str = "goal", lidar: str = "exponential", full: bool = False) -> Task:
-    """SafeCar-Goal as a Task; its episodes are run on the Gymnasium environment.
+    """SafeCar-Goal as a Task; the Gymnasium environment runs its episodes.
 
-    `descriptor`: "goal", its place seen from the car at the plan's end, or "distance", the paper's. `full`: with the
-    simulator's state in the observation, so that plans can be made in copies of the simulator.
+    `descriptor`: "goal", its position in the car's frame at the plan's end, or "distance", the paper's. `full`: the
+    observation includes the simulator's state, so that copies of the simulator can be the model.
     """
     for kind, value, known in (("descriptor", descriptor, tuple(DESCRIPTORS)), ("lidar", lidar, LIDARS)):
         if value not in known:
@@ -96,7 +96,7 @@ def car_task(descriptor: str = "goal", lidar: str = "exponential", full: bool = 
     )
 
 
-# ------------------------------------------------------------------------------- what is known of the car's sensors
+# ----------------------------------------------------------------------------------- geometry of the car's sensors
 
 
 def car_motion(own: Float[Array, "10"], next_own: Float[Array, "10"]) -> Float[Array, "3"]:
@@ -106,11 +106,11 @@ def car_motion(own: Float[Array, "10"], next_own: Float[Array, "10"]) -> Float[A
 
 
 def hazards_of_lidar(readings: Float[Array, "bins"], kind: str = "exponential") -> Float[Array, "bins 3"]:
-    """Where a lidar's readings put a hazard, a row for every bin: x, y, and 1 if there is one at all.
+    """Hazard positions from lidar readings, a row for every bin: x, y, and 1 if the bin contains a hazard.
 
-    A bin reads a hazard of its own in full, its neighbours by how far it lies towards them: from their share follows
-    the angle. A bin whose reading is just its neighbour's share has none of its own. Where hazards share bins some of
-    them is not known: then the angle lies between what either neighbour allows.
+    A hazard's bin reads it in full, the neighbours in proportion to its closeness: their share determines the angle. A
+    bin whose reading is only its neighbour's share contains no hazard. If hazards share bins, the angle is ambiguous:
+    it is set between the angles that either neighbour implies.
     """
     bins = readings.shape[0]
     full = jnp.maximum(readings, 1e-6)
@@ -134,17 +134,17 @@ def lidar_of_hazards(hazards: Float[Array, "K 3"], bins: int, kind: str = "expon
     position = jnp.where(position < 0.0, position + bins, position)
 
     def read(position: Array, reading: Array) -> Float[Array, "bins"]:
-        """What every bin reads of one hazard."""
+        """The readings of all bins for one hazard."""
         ahead = position - jnp.arange(bins, dtype=jnp.float32)
-        ahead = jnp.where(ahead < 0.0, ahead + bins, ahead)  # a remainder, without the slow function for it
+        ahead = jnp.where(ahead < 0.0, ahead + bins, ahead)  # the remainder; `%` is slow
         return jnp.maximum(jnp.minimum(1.0, 2.0 - ahead), ahead - (bins - 1.0)) * reading
 
-    # One after the other: a maximum along an axis is slow on a CPU.
+    # Hazard by hazard: a maximum along an axis is slow on a CPU.
     return functools.reduce(jnp.maximum, map(read, position, there * reading), jnp.zeros(bins))
 
 
 def car_places(obs: Float[Array, "22"], kind: str = "exponential") -> Float[Array, "11 3"]:
-    """The goal, then the hazards that the lidar tells of."""
+    """The goal, then the hazards that the lidar detects."""
     return jnp.concatenate([jnp.append(obs[GOAL], 1.0)[None], hazards_of_lidar(obs[LIDAR], kind)])
 
 
@@ -168,7 +168,7 @@ SURROUNDINGS = {
 
 
 def _full_inputs() -> tuple[np.ndarray, np.ndarray]:
-    """A policy is fed the 22 observations, about standardised; the rest is scaled to nothing."""
+    """Policy inputs: the 22 observations, roughly standardised; the rest is scaled to zero."""
     shift, scale = np.zeros(FULL_SIZE), np.full(FULL_SIZE, np.inf)
     shift[2], shift[LIDAR] = 9.8, 0.2
     scale[:OBS_SIZE] = [1.5, 1.5, 2.0, 0.3, 0.5, 0.1, 2.0, 0.35, 0.35, 0.02, 1.0, 1.0, *[0.2] * BINS]
@@ -176,8 +176,8 @@ def _full_inputs() -> tuple[np.ndarray, np.ndarray]:
 
 
 def simulator_step(lidar: str) -> Any:
-    """The `step` of a Task whose observations hold the simulator's state: copies of MuJoCo, in threads."""
-    physics: list[Physics] = []  # made when first used
+    """The `step` of a Task whose observations include the simulator's state: copies of MuJoCo, in threads."""
+    physics: list[Physics] = []  # created on first use
 
     def simulate(full: Any, action: Any) -> np.ndarray:
         if not physics:
@@ -201,7 +201,7 @@ def simulator_step(lidar: str) -> Any:
 
 
 def _place_from_goal(obs: np.ndarray) -> np.ndarray:
-    """Where the car is, seen from the goal, in directions of the world (by the magnetometer)."""
+    """The car's position relative to the goal, in world axes (by the magnetometer)."""
     heading = np.arctan2(-obs[..., 7], -obs[..., 8])[..., None]  # the world's field points along −y
     x, y = obs[..., 10:11], obs[..., 11:12]
     cos, sin = np.cos(heading), np.sin(heading)
@@ -225,7 +225,7 @@ VIEW = View(
 
 
 def full_task() -> Task:
-    """SafeCar-Goal with the simulator's state observed."""
+    """SafeCar-Goal with the simulator's state in the observation."""
     return car_task(full=True)
 
 

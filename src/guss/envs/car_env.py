@@ -35,7 +35,7 @@ EPISODE_LENGTH = 1000
 
 
 class Cars:
-    """N cars in N worlds of their own; what the Gymnasium classes have in common."""
+    """N cars in N separate worlds, for both Gymnasium classes."""
 
     def __init__(self, count: int, lidar: str, full: bool, threads: int) -> None:
         if lidar not in LIDARS:
@@ -57,7 +57,7 @@ class Cars:
         return self.state[:, 1:14]
 
     def begin(self, row: int, layout: Layout) -> None:
-        """Put one car to its start."""
+        """Start an episode of one car."""
         self.layouts[row] = layout
         self.state[row] = start_state(layout.car[None], np.asarray([layout.heading]))[0]
         self.goal[row], self.hazards[row] = layout.goal, layout.hazards
@@ -65,15 +65,15 @@ class Cars:
         self.distance[row] = np.hypot(*(layout.goal - layout.car))
 
     def obs(self) -> np.ndarray:
-        """What all of them observe."""
+        """The observations of all cars."""
         obs = observe(self.qpos, self.sensors, self.goal, self.hazards, self.lidar)
         return (full_obs(obs, self.state, self.goal, self.hazards) if self.full else obs).astype(np.float32)
 
     def step(
         self, actions: np.ndarray, randoms: Sequence[np.random.Generator]
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """One step of all: observations, rewards, and what goes into `info`."""
-        self.state, self.sensors = self.physics.step(self.state, actions)  # MuJoCo keeps them within [−1, 1]
+        """One step of all cars: observations, rewards and `info`."""
+        self.state, self.sensors = self.physics.step(self.state, actions)  # MuJoCo clips actions to [−1, 1]
         away = np.hypot(*(self.goal - self.state[:, 1:3]).T)
         reached = away <= GOAL_RADIUS
         reward = self.distance - away + reached
@@ -98,7 +98,7 @@ def _actions(actions: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _layout(options: dict[str, Any], random: np.random.Generator) -> Layout:
-    """A new layout, with those things where the options put them."""
+    """A new layout, with positions from the options."""
     layout = sample_layout(random)
     for name, value in options.items():
         if name not in Layout._fields:
@@ -114,7 +114,7 @@ def _layout(options: dict[str, Any], random: np.random.Generator) -> Layout:
 
 
 class SafeCarGoalEnv(BundledEnv):
-    """Drive a car with two wheels to one goal after another, and keep away from the hazards.
+    """Drive a car with two wheels to a sequence of goals, and avoid the hazards.
 
     Safety Gym's CarGoal (level 1) on current MuJoCo: its body, arena, goal, hazards and lidar; see docs/car.md.
 
@@ -128,16 +128,16 @@ class SafeCarGoalEnv(BundledEnv):
     follow.
 
     ## Reward
-    The distance gained on the goal, and 1 on reaching it (0.3 m); then it moves elsewhere.
+    The decrease in distance to the goal, plus 1 on reaching it (0.3 m); then the goal moves.
 
     ## Cost
-    `info["cost"]` is 1.0 when a lidar reading exceeds 0.9 (a hazard's centre nearer than 0.105 m), else 0.0;
+    `info["cost"]` is 1.0 if a lidar reading exceeds 0.9 (a hazard's centre nearer than 0.105 m), else 0.0;
     `info["cost_native"]` is Safety Gym's own, 1.0 inside a hazard (0.2 m). Neither ends the episode.
-    `info["skip"]` says that the goal moved in this step, which no model should learn from.
+    `info["skip"]` is true if the goal moved in this step, so that no model learns from it.
 
     ## Starting state
     Car, goal and 8 hazards drawn in an arena of 3 × 3 m, any heading, at rest. `reset(options={"car": (0, 0),
-    "heading": 0.0, "goal": …, "hazards": …})` puts things where you want them.
+    "heading": 0.0, "goal": …, "hazards": …})` sets their positions.
 
     ## Episode end
     Truncated after 1000 steps of 0.04 s; never terminated.
@@ -177,7 +177,7 @@ class SafeCarGoalEnv(BundledEnv):
 
 
 class SafeCarGoalVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
-    """`num_envs` cars at once, MuJoCo in threads. Each has its own random generator, as single ones would."""
+    """`num_envs` cars at once, MuJoCo in threads. Each has its own random generator, as in single environments."""
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
 
@@ -190,11 +190,11 @@ class SafeCarGoalVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np
         max_episode_steps: int = EPISODE_LENGTH,
         threads: int | None = None,
     ) -> None:
-        """`threads`: of MuJoCo; by default one per core for 16 cars or more: for few, waking them takes longer."""
+        """`threads`: of MuJoCo; by default one per core for 16 cars or more (for fewer, waking them takes longer)."""
         self.num_envs, self.max_episode_steps = num_envs, max_episode_steps
         mode = AutoresetMode(autoreset_mode)
         if mode == AutoresetMode.SAME_STEP:
-            raise GussError("SafeCarGoalVectorEnv resets in the next step or not at all: NEXT_STEP or DISABLED")
+            raise GussError("SafeCarGoalVectorEnv supports the autoreset modes NEXT_STEP and DISABLED, got SAME_STEP")
         self.metadata = {**self.metadata, "autoreset_mode": mode}
         self.cars = Cars(num_envs, lidar, full, _threads(num_envs) if threads is None else threads)
         self.single_observation_space = self.cars.observation_space
@@ -206,7 +206,7 @@ class SafeCarGoalVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np
         self._over = np.zeros(num_envs, bool)
 
     def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> Start:
-        """New layouts, for all or those in `options["reset_mask"]`."""
+        """New layouts, for all environments or those in `options["reset_mask"]`."""
         options = dict(options or {})
         rows = np.flatnonzero(np.asarray(options.pop("reset_mask", np.ones(self.num_envs, bool)), bool)).tolist()
         seeds: list[int | None] = [None] * self.num_envs
@@ -215,7 +215,7 @@ class SafeCarGoalVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np
         elif seed is not None:
             seeds = list(seed)
         if len(seeds) != self.num_envs:
-            raise GussError(f"{self.num_envs} environments need as many seeds, got {len(seeds)}")
+            raise GussError(f"seed must be a list of {self.num_envs} seeds, one per environment, got {len(seeds)}")
         for row in rows:
             if seeds[row] is not None:
                 self._randoms[row] = gymnasium.utils.seeding.np_random(seeds[row])[0]
@@ -227,7 +227,7 @@ class SafeCarGoalVectorEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np
         self._steps[row], self._over[row] = 0, False
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One step of all; those whose episode was over begin a new one instead, if that is wanted."""
+        """One step of all environments; with NEXT_STEP, those whose episode was over are reset instead."""
         if (self._steps < 0).any():
             raise GussError("SafeCarGoalVectorEnv.step() was called before reset()")
         again = np.flatnonzero(self._over).tolist()

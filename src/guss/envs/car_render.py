@@ -1,4 +1,4 @@
-"""Pictures of SafeCar-Goal: MuJoCo's view of the arena, and a plain one of what the car observes."""
+"""Images of SafeCar-Goal: MuJoCo's view of the arena, and a sketch of the car's observation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOT_RING, DOT_HEIGHT, DOT = 0.25, 0.32, 0.035
 
 
 def bin_angles(bins: int = BINS) -> np.ndarray:
-    """Middles of the lidar's bins, from the car's +x."""
+    """Centre angles of the lidar's bins, from the car's +x."""
     return (np.arange(bins) + 0.5) * 2.0 * np.pi / bins
 
 
@@ -31,7 +31,7 @@ class CarPicture:
         self.mujoco = load_mujoco()
         try:
             self.renderer = self.mujoco.Renderer(model, PIXELS, PIXELS)
-        except Exception as error:  # MuJoCo, PyOpenGL and drivers each raise their own
+        except Exception as error:  # MuJoCo, PyOpenGL and drivers raise different exceptions
             raise GussError(
                 f"SafeCar-Goal cannot be rendered here: MuJoCo found no OpenGL ({type(error).__name__}: "
                 f"{str(error).splitlines()[0]}; MUJOCO_GL={os.environ.get('MUJOCO_GL', '')!r}). Without a display it "
@@ -41,7 +41,7 @@ class CarPicture:
         self.model, self.data = model, self.mujoco.MjData(model)
 
     def draw(self, state: np.ndarray, goal: np.ndarray, hazards: np.ndarray, lidar: np.ndarray) -> np.ndarray:
-        """An RGB picture: goal green, hazards red (dark: where the lidar says unsafe), lidar as dots above the car."""
+        """An RGB image: goal green, hazards red (dark: unsafe by the lidar), lidar readings as dots above the car."""
         data, scene = self.data, self.renderer.scene
         data.qpos[:] = state[1 : 1 + NUM_POSITIONS]
         data.qvel[:] = state[1 + NUM_POSITIONS :]
@@ -63,7 +63,7 @@ class CarPicture:
         return self.renderer.render()
 
     def _add(self, kind: str, place: Any, size: Any, colour: tuple[float, ...]) -> None:
-        """One more thing in the scene: seen, and nothing else."""
+        """Add a visual shape to the scene, without physics."""
         scene = self.renderer.scene
         self.mujoco.mjv_initGeom(
             scene.geoms[scene.ngeom],
@@ -79,13 +79,13 @@ class CarPicture:
         self.renderer.close()
 
 
-SIGHT = 1.6  # how far a picture from the car reaches
+SIGHT = 1.6  # half the side of a sketch around the car
 
 
 def sketch_from_car(goal: np.ndarray, lidar: np.ndarray, limit: float) -> list[Shape]:
-    """What the car observes, seen from above with the car in the middle and its front up.
+    """The car's observation from above, with the car in the middle and its front up.
 
-    A bin's wedge is the redder the higher its reading, and ends where the hazard would be; dark red beyond the limit.
+    A bin is redder for higher readings, with an arc at the distance of its hazard; dark red above the limit.
     """
     shapes: list[Shape] = []
     width = 2.0 * np.pi / len(lidar)
@@ -94,7 +94,7 @@ def sketch_from_car(goal: np.ndarray, lidar: np.ndarray, limit: float) -> list[S
         shade = 255 - int(200 * reading)
         colour = "#aa0a0a" if reading > limit else f"#ff{shade:02x}{shade:02x}"
         distance = -float(np.log(reading))
-        if distance < 1.5 * SIGHT:  # else it is outside of the picture
+        if distance < 1.5 * SIGHT:  # else it is outside the image
             shapes.append(("ring", max(distance - 0.04, 0.0), distance + 0.04, *wedge, colour))
         shapes.append(("ring", 0.22, 0.28, *wedge, colour))
     x, y = (-np.asarray(goal, float)).tolist()
@@ -108,6 +108,6 @@ def sketch_from_car(goal: np.ndarray, lidar: np.ndarray, limit: float) -> list[S
 
 
 def nearest_and_speed(obs: np.ndarray) -> np.ndarray:
-    """How far the strongest reading says that a hazard is [m], and the car's speed forwards [m/s]; of [..., 22]."""
+    """Distance of the nearest hazard by the lidar [m] and the car's speed forwards [m/s], of [..., 22]."""
     distance = -np.log(np.clip(obs[..., LIDAR].max(axis=-1), 1e-3, 1.0))
     return np.stack([distance, -obs[..., FORWARDS]], axis=-1)

@@ -1,6 +1,6 @@
-"""The world of SafeCar-Goal: the car's body in MuJoCo, where things lie, and what its sensors say.
+"""The world of SafeCar-Goal: the car's body in MuJoCo, the layout of goal and hazards, and the sensors.
 
-Figures are those of Safety Gym's CarGoal (level 1). Everything after the physics takes N cars at once.
+Constants are those of Safety Gym's CarGoal (level 1). Functions of sensors and physics take N cars at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from guss.errors import GussError
 ARENA = 1.5  # half of its side
 GOAL_RADIUS, HAZARD_RADIUS, NUM_HAZARDS = 0.3, 0.2, 8
 KEEP_OUT = {"car": 0.4, "goal": 0.305, "hazard": 0.18}
-"""Nothing is placed nearer to the border than this, nor nearer to another thing than both together."""
+"""Minimum distance to the border; the minimum distance of two objects is the sum of theirs."""
 BINS = 10
 SUBSTEPS, TIMESTEP = 10, 0.004
 STEP_SECONDS = SUBSTEPS * TIMESTEP
@@ -37,11 +37,11 @@ STATE_SIZE = 1 + NUM_POSITIONS + NUM_SPEEDS
 GOAL, LIDAR = slice(10, 12), slice(12, 12 + BINS)
 OBS_SIZE = LIDAR.stop
 FULL_SIZE = OBS_SIZE + STATE_SIZE + 2 + 2 * NUM_HAZARDS
-"""With what the simulator knows: state, goal, hazards."""
+"""With the simulator's state, the goal and the hazards."""
 
 
 def obs_bounds(full: bool) -> tuple[np.ndarray, np.ndarray]:
-    """From where to where observations go: sensors have no bounds, the lidar reads 0 to 1."""
+    """Bounds of observations: sensors have none, the lidar reads 0 to 1."""
     high = np.full(FULL_SIZE if full else OBS_SIZE, np.inf)
     low = -high
     low[LIDAR], high[LIDAR] = 0.0, 1.0
@@ -49,7 +49,7 @@ def obs_bounds(full: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load_mujoco() -> Any:
-    """The `mujoco` package, or what to install. Without a display it is to draw by EGL, where there is one."""
+    """Import `mujoco`, or raise an error that names the extra. Without a display it renders by EGL, if available."""
     headless = not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     if sys.platform == "linux" and headless and ctypes.util.find_library("EGL"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # read by MuJoCo when it is imported
@@ -64,7 +64,7 @@ def load_mujoco() -> Any:
 
 
 class Layout(NamedTuple):
-    """Where things are put, in the plane."""
+    """Positions of car, goal and hazards in the plane."""
 
     car: np.ndarray  # [2]
     heading: float
@@ -73,7 +73,7 @@ class Layout(NamedTuple):
 
 
 def sample_layout(random: np.random.Generator) -> Layout:
-    """Car, goal and hazards, each drawn until it keeps its distance; all are drawn again if one finds no room."""
+    """Random positions, each redrawn until it keeps its distance; if one finds no room, all are redrawn."""
     kinds = ["car", "goal", *["hazard"] * NUM_HAZARDS]
     while True:
         places = np.empty((0, 2))
@@ -87,7 +87,7 @@ def sample_layout(random: np.random.Generator) -> Layout:
 
 
 def sample_goal(random: np.random.Generator, layout: Layout) -> np.ndarray:
-    """Another place for the goal among the hazards; the car counts where it started, as in Safety Gym."""
+    """A new position of the goal, away from the hazards and the car's start, as in Safety Gym."""
     others = np.concatenate([layout.car[None], layout.hazards])
     kinds = ["car", *["hazard"] * NUM_HAZARDS]
     while True:
@@ -99,7 +99,7 @@ def sample_goal(random: np.random.Generator, layout: Layout) -> np.ndarray:
 def _place(
     random: np.random.Generator, kind: str, others: np.ndarray, kinds: list[str], tries: int
 ) -> np.ndarray | None:
-    """The first of `tries` uniform draws that keeps its distance from the others; None if there is none."""
+    """The first of `tries` uniform draws that keeps its distance from `others`; None if there is none."""
     own = KEEP_OUT[kind]
     draws = random.uniform(-(ARENA - own), ARENA - own, (tries, 2))
     apart = np.asarray([own + KEEP_OUT[k] for k in kinds])
@@ -130,23 +130,23 @@ AXES_OF_SQUARES = _axes_of_squares()
 
 
 def in_car_frame(qpos: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Places on the floor [N, K, 2] as the cars with positions [N, 13] see them."""
+    """Positions on the floor [N, K, 2] in the frames of cars with MuJoCo positions [N, 13]."""
     turn = qpos[:, 3:7]
     axes = ((turn[:, :, None] * turn[:, None]).reshape(-1, 16) @ AXES_OF_SQUARES).reshape(-1, 3, 2)
     return (places - qpos[:, None, :2]) @ axes[:, :2] - qpos[:, 2, None, None] * axes[:, None, 2]
 
 
 def lidar(seen: np.ndarray, kind: str = "exponential", bins: int = BINS) -> np.ndarray:
-    """What `bins` rays around N cars say of hazards [N, K, 2] in the cars' frames: Safety Gym's pseudo-lidar.
+    """Readings of `bins` sectors for hazards [N, K, 2] in the frames of N cars: Safety Gym's pseudo-lidar.
 
-    A hazard is read in full by the bin its centre falls in, and by the two next to it in proportion to how near they
-    are; the largest reading wins.
+    A hazard is read in full by the bin its centre falls in, and by the two neighbouring bins in proportion to its
+    closeness; the largest reading wins.
     """
     distance = np.hypot(seen[..., 0], seen[..., 1])
     reading = np.exp(-distance) if kind == "exponential" else np.maximum(0.0, 1.0 - distance / LINEAR_RANGE)
     position = np.arctan2(seen[..., 1], seen[..., 0]) * (bins / (2.0 * np.pi))
-    ahead = (position[..., None] - np.arange(bins)) % bins  # of a bin's beginning, [N, K, bins]
-    own_or_before = np.minimum(1.0, 2.0 - ahead)  # 1 in its own bin, then falling over the one before
+    ahead = (position[..., None] - np.arange(bins)) % bins  # of a bin's start, [N, K, bins]
+    own_or_before = np.minimum(1.0, 2.0 - ahead)  # 1 in its own bin, then falling across the previous bin
     after = ahead - (bins - 1.0)
     weight = np.maximum(np.maximum(own_or_before, after), 0.0)
     return (weight * reading[..., None]).max(axis=1)
@@ -162,7 +162,7 @@ def observe(
 
 
 def full_obs(obs: np.ndarray, state: np.ndarray, goal: np.ndarray, hazards: np.ndarray) -> np.ndarray:
-    """Observations with what the simulator knows behind them, [N, 65]."""
+    """Observations followed by the simulator's state, the goal and the hazards, [N, 65]."""
     return np.concatenate([obs, state, goal, hazards.reshape(len(hazards), -1)], axis=1)
 
 
@@ -184,7 +184,7 @@ def start_state(car: np.ndarray, heading: np.ndarray) -> np.ndarray:
 
 
 class Physics:
-    """Many cars in MuJoCo, in `threads` threads (0: the caller's). Pure: states in, states and sensors out."""
+    """Steps many cars in MuJoCo, in `threads` threads (0: the caller's). Pure: states in, states and sensors out."""
 
     def __init__(self, threads: int = 0) -> None:
         self.mujoco = load_mujoco()
@@ -200,7 +200,7 @@ class Physics:
         """One environment step of N cars: states [N, 25] and sensors [N, 12] after 10 sub-steps."""
         if self.pool is None:
             return self._one_by_one(state, control, SUBSTEPS)
-        # An eleventh is begun for its sensors: MuJoCo reads them before it integrates.
+        # An eleventh sub-step provides the sensors: MuJoCo reads them before it integrates.
         count = len(state)
         states = np.empty((count, SUBSTEPS + 1, STATE_SIZE))
         sensors = np.empty((count, SUBSTEPS + 1, NUM_SENSORS))
@@ -209,7 +209,7 @@ class Physics:
         return states[:, SUBSTEPS - 1].copy(), sensors[:, SUBSTEPS].copy()
 
     def sense(self, state: np.ndarray) -> np.ndarray:
-        """Sensors of N cars as they are, [N, 12]."""
+        """Sensors of N cars in their current states, [N, 12]."""
         return self._one_by_one(state, np.zeros((len(state), 2)), 0)[1]
 
     def _one_by_one(self, state: np.ndarray, control: np.ndarray, substeps: int) -> tuple[np.ndarray, np.ndarray]:
@@ -219,7 +219,7 @@ class Physics:
         for row in range(len(state)):
             mujoco.mj_setState(model, data, state[row], kind)
             data.ctrl[:] = control[row]
-            data.qacc_warmstart[:] = 0.0  # nothing of another car, or of the past
+            data.qacc_warmstart[:] = 0.0  # no warm start from another car or step
             if substeps:
                 mujoco.mj_step(model, data, substeps)
             mujoco.mj_forward(model, data)

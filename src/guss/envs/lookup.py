@@ -1,6 +1,6 @@
-"""Environments by name: bundled ones, Gymnasium ids, and functions of the user's files.
+"""Finds environments by name: bundled environments, Gymnasium ids, and functions in user files.
 
-find_env("safe-pendulum")            a bundled one
+find_env("safe-pendulum")            a bundled environment
 find_env("my_module:make_env")       a function of a module or a file (`plant.py:make_env`)
 find_env("CartPole-v1")              a Gymnasium id
 """
@@ -27,7 +27,7 @@ from guss.task import Task
 from guss.usercode import check_user_code
 from guss.validation import convert
 
-HOW = "Name your own as file.py:function or module:function; `guss list` shows the bundled ones"
+HOW = "Name a custom one as file.py:function or module:function; `guss list` shows bundled environments"
 
 
 def find_env(
@@ -38,28 +38,28 @@ def find_env(
     process: bool = False,
     folder: Path | None = None,
 ) -> EnvSpec:
-    """The environment of that name: a bundled one, a Gymnasium id, or `module:function` (or `file.py:function`).
+    """The environment of that name: a bundled name, a Gymnasium id, or `module:function` (or `file.py:function`).
 
-    The function returns a Gymnasium environment, a pair (environment, Task) where reward and cost are known, or a Task
-    with `step` and `reset`, whose episodes are then compiled. `process`: where an environment must be stepped to
-    describe it, this is done in its own process. `folder`: where its module or file is looked for first, before the
-    current one.
+    The function returns a Gymnasium environment, a pair (environment, Task) if reward and cost are known, or a Task
+    with `step` and `reset`, whose episodes are then compiled. `process`: an environment that must be stepped to
+    describe it is stepped in its own process. `folder`: the folder to search for its module or file before the current
+    one.
     """
     convert(name, str, "the environment's name")
     ours = {entry.item.gym_id: entry.item for entry in ENVS} | {entry.name: entry.item for entry in ENVS}
     if name not in ours:
         check_user_code(f"the environment {name!r}")
-        return _own(name, Path.cwd(), folder, episode_length, without_cost, process)
+        return _custom(name, Path.cwd(), folder, episode_length, without_cost, process)
     if episode_length is not None or without_cost:
-        raise GussError(f"{name} comes with a Task; --episode-length and --without-cost are for other environments")
+        raise GussError(f"{name} has a Task, so --episode-length and --without-cost do not apply")
     return ours[name]
 
 
 @cache
-def _own(
+def _custom(
     name: str, cwd: Path, folder: Path | None, episode_length: int | None, without_cost: bool, process: bool
 ) -> EnvSpec:
-    """Described once in a process, since that takes a reset and a step."""
+    """Cached, since a description takes a reset and a step."""
     source = name
     if ":" in name:
         found, source = load_object(name, folder), located(name, folder)
@@ -89,23 +89,23 @@ def make_gymnasium(name: str) -> Any:
 
 
 def unknown_env(name: str) -> GussError:
-    """A name that is no environment: what it may have meant."""
+    """The error for an unknown environment name, with suggestions."""
     if name.endswith(".py"):
         if not Path(name).is_file():
             return GussError(f"there is no file {name!r}; a custom environment is named file.py:function")
         found = functions_in(Path(name))
         choice = f": {' or '.join(f'{name}:{each}' for each in found)}" if found else f", as in {name}:make_env"
-        return GussError(f"{name!r} is a file: name the function in it that makes the environment{choice}")
+        return GussError(f"{name!r} is a file: name the function in it that creates the environment{choice}")
     known = [*(entry.name for entry in ENVS), *gymnasium.registry]
     lower = {each.lower(): each for each in known}
     like = name.lower().replace("_", "-")
     near = difflib.get_close_matches(like, lower, n=3, cutoff=0.8) or difflib.get_close_matches(like, lower, n=1)
     hint = f" Did you mean {' or '.join(repr(lower[each]) for each in near)}?" if near else ""
-    return GussError(f"unknown environment {name!r}.{hint} {HOW}; other Gymnasium ids need --plugin MODULE")
+    return GussError(f"unknown environment {name!r}.{hint} {HOW}; Gymnasium ids of other packages need --plugin MODULE")
 
 
 class _First:
-    """What a name stands for, made and tried in one thread: some environments must be used where they were made."""
+    """Creates and tests an environment in one thread: some must be used in the thread that created them."""
 
     def __init__(self, found: Callable[[], Any]) -> None:
         self.found = found
@@ -125,20 +125,20 @@ class _First:
 def spec_of(
     found: Any, name: str, *, episode_length: int | None = None, without_cost: bool = False, process: str | None = None
 ) -> EnvSpec:
-    """The EnvSpec of what a name stands for. `process`: the name by which a child process finds it, to try it there."""
+    """The EnvSpec of the object behind a name. `process`: the name by which a child process creates and tests it."""
     if isinstance(found, EnvSpec):
         return found
     if isinstance(found, Task):
         return EnvSpec("", lambda: found)
     if isinstance(found, gymnasium.Env):
-        raise GussError(f"{name} is an environment; give a function that makes one, since every seed needs its own")
+        raise GussError(f"{name} is an environment; pass a function that creates one, since every seed needs its own")
     if not callable(found):
         raise GussError(
-            f"{name} must be a function that makes an environment, or a guss.Task, got {type(found).__name__}"
+            f"{name} must be a function that returns an environment, or a guss.Task, got {type(found).__name__}"
         )
     _check_arguments(found, name)
     here = Worker(partial(_First, found), owns=False)
-    made = asked(here, f"{name} could not make its environment", "make")
+    made = asked(here, f"{name} could not create its environment", "make")
     if isinstance(made, Task | EnvSpec):
         return spec_of(made, name)
     first, known = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
@@ -171,15 +171,15 @@ def _check_arguments(found: Any, name: str) -> None:
         inspect.signature(found).bind()
     except TypeError as error:
         raise GussError(
-            f"{name} is called without arguments, and it takes {inspect.signature(found)} ({error}): write a function "
-            f"that fills them in, as `def make_env(): return {name.rpartition(':')[2]}(...)`"
+            f"{name} is called without arguments, but it takes {inspect.signature(found)} ({error}): write a function "
+            f"that supplies them, such as `def make_env(): return {name.rpartition(':')[2]}(...)`"
         ) from error
-    except ValueError:  # a signature that Python does not know: then calling it shows
+    except ValueError:  # no signature is available: the call will show it
         return
 
 
 def as_maker(spec: EnvSpec) -> Callable[[], Adapted]:
-    """A function that makes one more of them."""
+    """A function that creates the environment."""
     if spec.make_env is not None:
         return spec.make_env
     return lambda: Adapted(gymnasium.make(spec.gym_id, disable_env_checker=True))

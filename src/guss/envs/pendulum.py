@@ -27,7 +27,7 @@ STARTS = ("anywhere", "hanging")
 
 
 def advance(xp: Any, angle: Any, speed: Any, torque: Any) -> tuple[Any, Any]:
-    """One step of 0.05 s. `xp` is the module that computes: numpy for the environment, jax.numpy for the Task."""
+    """One step of 0.05 s. `xp` is the array module: numpy for the environment, jax.numpy for the Task."""
     push = 3 * GRAVITY / (2 * LENGTH) * xp.sin(angle) + 3.0 / (MASS * LENGTH**2) * torque
     speed = xp.clip(speed + push * DT, -MAX_SPEED, MAX_SPEED)
     return angle + speed * DT, speed
@@ -42,13 +42,13 @@ def angle_of(obs: Float[Array, "3"]) -> Float[Array, ""]:
 
 
 def pendulum_step(obs: Float[Array, "3"], action: Float[Array, "1"], key: PRNGKeyArray) -> Float[Array, "3"]:
-    """Gymnasium's Pendulum-v1."""
+    """One step of Gymnasium's Pendulum-v1."""
     angle, speed = advance(jnp, angle_of(obs), obs[2], jnp.clip(action[0], -MAX_TORQUE, MAX_TORQUE))
     return jnp.stack([jnp.cos(angle), jnp.sin(angle), speed])
 
 
 def pendulum_reset(key: PRNGKeyArray) -> Float[Array, "3"]:
-    """Gymnasium's: any angle, speed in [−1, 1]."""
+    """Gymnasium's initial state: any angle, speed in [−1, 1]."""
     angle, speed = jax.random.uniform(key, (2,), minval=-1.0) * jnp.asarray([np.pi, 1.0], jnp.float32)
     return jnp.stack([jnp.cos(angle), jnp.sin(angle), speed])
 
@@ -60,14 +60,14 @@ def hanging_reset(key: PRNGKeyArray) -> Float[Array, "3"]:
 
 
 def pendulum_reward(obs: Float[Array, "3"], action: Float[Array, "1"], next_obs: Float[Array, "3"]) -> Float[Array, ""]:
-    """r = −(θ² + 0.1·θ̇² + 0.001·a²) of the state acted in."""
+    """r = −(θ² + 0.1·θ̇² + 0.001·a²) of the state before the step."""
     return -(angle_of(obs) ** 2 + 0.1 * obs[2] ** 2 + 0.001 * action[0] ** 2)
 
 
 def pendulum_cost(
     obs: Float[Array, "3"], action: Float[Array, "1"], next_obs: Float[Array, "3"], low: Array, high: Array
 ) -> Array:
-    """1 if the angle reached is between `low` and `high` (radians)."""
+    """1 if the angle after the step is between `low` and `high` (radians)."""
     angle = angle_of(next_obs)
     return (angle >= low) & (angle <= high)
 
@@ -100,7 +100,7 @@ def pendulum_task(start: str = "anywhere") -> Task:
         learns_end=False,
         step=pendulum_step,
         reset=resets[_known_start(start)],
-        policy_inputs=(np.zeros(3), np.ones(3)),  # as they are
+        policy_inputs=(np.zeros(3), np.ones(3)),  # unscaled
     )
 
 
@@ -117,15 +117,15 @@ class SafePendulumEnv(BundledEnv):
     `Box([-1, -1, -8], [1, 1, 8], (3,), float32)`: cos θ, sin θ and angular speed; θ = 0 is upright.
 
     ## Reward
-    −(θ² + 0.1·θ̇² + 0.001·torque²) of the state acted in, θ in [−π, π].
+    −(θ² + 0.1·θ̇² + 0.001·torque²) of the state before the step, θ in [−π, π].
 
     ## Cost
-    `info["cost"]` is 1.0 when the angle reached lies in [20°, 30°], else 0.0; `info["costs"]` holds it by name. An
-    unsafe step never ends the episode.
+    `info["cost"]` is 1.0 if the angle after the step is in [20°, 30°], else 0.0; `info["costs"]` holds it by name.
+    An unsafe step never ends the episode.
 
     ## Starting state
     θ uniform in [−π, π], speed uniform in [−1, 1], as Pendulum-v1; with `start="hanging"`, near hanging at rest.
-    `reset(options={"start": "hanging"})` chooses for one episode, `options={"state": (θ, θ̇)}` sets the state.
+    `reset(options={"start": "hanging"})` sets the start of one episode, `options={"state": (θ, θ̇)}` sets the state.
 
     ## Episode end
     Truncated after 200 steps; never terminated.

@@ -1,4 +1,4 @@
-"""A process that holds one environment: it answers calls until its parent is gone. It does not import JAX by itself."""
+"""A process that runs one environment and answers calls until its parent ends. It does not import JAX itself."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from guss.errors import GussError, in_one_line
 from guss.plugins import load_module, load_object
 
 REPORTED = ("cost", "costs", "skip")
-"""What guss reads of `info`; of the rest only the names are sent, since not everything can be."""
+"""Entries of `info` that guss reads; of others only the names are sent, since not every value can be pickled."""
 
 
 def serve(handle: int) -> None:
-    """Make the environment that the first message names, then do what the others ask for."""
+    """Create the environment that the first message names, then answer the calls that follow."""
     os.set_inheritable(handle, False)
     link = Connection(handle)
     name, plugins, parent = link.recv()
@@ -40,7 +40,7 @@ def serve(handle: int) -> None:
     try:
         env = make_steps(name, plugins)
         link.send_bytes(pickle.dumps(None))
-    except BaseException as error:  # whatever an environment raises, sys.exit() included
+    except BaseException as error:  # any exception of an environment, sys.exit() included
         link.send_bytes(_failure(error))
     while (call := calls.get()) is not None and env is not None:
         link.send_bytes(_answer(env, *call))
@@ -48,7 +48,7 @@ def serve(handle: int) -> None:
     if env is not None and not closed and (failure := close_env(env)) is not None:
         print(f"guss: warning: {about_close(failure)}", file=sys.stderr)
     sys.stdout.flush()
-    os._exit(0)  # threads of the environment must not keep it
+    os._exit(0)  # threads of the environment must not keep it alive
 
 
 def make_steps(name: str, plugins: Sequence[str]) -> VectorSteps:
@@ -75,18 +75,18 @@ def _steps_of(found: Any) -> VectorSteps:
 
 
 def _answer(env: VectorSteps, method: str, args: tuple[Any, ...]) -> bytes:
-    """What a call returns, without those parts of `info` that nobody reads; or a Failure."""
+    """The result of a call, without values of `info` that guss does not read; or a Failure."""
     try:
         answer = getattr(env, method)(*args)
         if isinstance(answer, tuple) and isinstance(answer[-1], dict):
             info = {str(key): value if key in REPORTED else None for key, value in answer[-1].items()}
             answer = (*answer[:-1], info)
-    except BaseException as error:  # whatever an environment raises
+    except BaseException as error:  # any exception of an environment
         return _failure(error)
     try:
         return pickle.dumps(answer)
-    except Exception as error:  # objects of the environment say themselves how they are pickled
-        return _failure(GussError(f"info holds what cannot be sent to another process: {in_one_line(error)}"))
+    except Exception as error:  # objects of the environment may define their own pickling
+        return _failure(GussError(f"info has a value that cannot be sent to another process: {in_one_line(error)}"))
 
 
 def _failure(error: BaseException) -> bytes:
@@ -94,7 +94,7 @@ def _failure(error: BaseException) -> bytes:
 
 
 def _receive(link: Connection, calls: queue.SimpleQueue[Any]) -> None:
-    """Calls into the queue; the end of the link is the end of the process."""
+    """Put calls into the queue; end the process when the link closes."""
     try:
         while True:
             calls.put(link.recv())
@@ -105,7 +105,7 @@ def _receive(link: Connection, calls: queue.SimpleQueue[Any]) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Be killed when the parent's main thread ends, also while the environment hangs and nothing can be received."""
+    """Kill this process when the parent's main thread ends, even while the environment hangs."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:  # it has ended before
+    if os.getppid() != parent:  # the parent has already ended
         os._exit(1)

@@ -1,4 +1,4 @@
-"""An environment in its own process, which can be killed: for steps that hang in foreign code, or end the process."""
+"""An environment in its own process, which can be killed: for steps that hang in foreign code or end the process."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from guss.envs.thread_worker import CLOSE_PATIENCE, Failure
 from guss.plugins import PLUGINS
 
 START_PATIENCE = 60.0
-"""Seconds that a process may take to start and to make its environment."""
+"""Seconds that a process may take to start and create its environment."""
 START = "import sys; sys.path[:] = {path!r}; from guss.envs.process_child import serve; serve({handle})"
 
 _WORKERS: weakref.WeakSet[ProcessWorker] = weakref.WeakSet()
 _ENDING: list[tuple[subprocess.Popen[bytes], float]] = []
-"""Processes that were asked to end, and until when they may take."""
+"""Processes that were asked to end, and their deadlines."""
 
 
 class ProcessWorker:
-    """Calls an environment in a child process. One that takes too long is killed, with the processes that it started.
+    """Calls an environment in a child process. After a timeout it is killed, with the processes that it started.
 
-    `name` says where the child finds the environment: a Gymnasium id, `module:function`, `file.py:function`.
+    `name`: by which the child finds the environment: a Gymnasium id, `module:function`, `file.py:function`.
     """
 
     def __init__(self, name: str) -> None:
@@ -41,7 +41,7 @@ class ProcessWorker:
             [sys.executable, "-c", code],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the parent, which decides what becomes of its environments
+            start_new_session=True,  # Ctrl-C must reach only the parent, which manages its environments
         )
         theirs.close()
         weakref.finalize(self, _end, self._process, self._link).atexit = False  # see _end_all
@@ -55,9 +55,9 @@ class ProcessWorker:
         self._send((method, args))
 
     def answer(self, timeout: float) -> Any:
-        """What the call returned, or a Failure."""
+        """The result of the call, or a Failure."""
         if not self._started:
-            made = self._receive(START_PATIENCE, "making the environment")
+            made = self._receive(START_PATIENCE, "creating the environment")
             self._started = True
             if isinstance(made, Failure):
                 self._fail(made)
@@ -68,7 +68,7 @@ class ProcessWorker:
         return failure
 
     def _send(self, message: Any) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended: `answer` says how
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended: `answer` reports how
             self._link.send(message)
 
     def _receive(self, timeout: float, what: str) -> Any:
@@ -84,7 +84,7 @@ class ProcessWorker:
         except (EOFError, ConnectionResetError):
             return self._fail(Failure("error", _cause_of_death(self._process)))
         except (pickle.UnpicklingError, AttributeError, ImportError) as error:
-            return Failure("error", f"its answer cannot be read here: {error}")
+            return Failure("error", f"its answer cannot be unpickled here: {error}")
 
 
 def _cause_of_death(process: subprocess.Popen[bytes]) -> str:
@@ -93,7 +93,7 @@ def _cause_of_death(process: subprocess.Popen[bytes]) -> str:
     except subprocess.TimeoutExpired:
         _kill(process)
         return "its process closed the connection to guss"
-    _kill_group(process.pid)  # of what it started, something may be left
+    _kill_group(process.pid)  # processes that it started may still run
     if code < 0:
         names = {int(each): f" ({each.name})" for each in signal.Signals}
         return f"its process was killed by signal {-code}{names.get(-code, '')}"
@@ -113,13 +113,13 @@ def _kill_group(number: int) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], link: Connection) -> None:
-    """Let it close its environment, for a while."""
+    """Let the process close its environment, until a deadline."""
     link.close()
     _ENDING.append((process, time.monotonic() + CLOSE_PATIENCE + 1.0))
 
 
 def _reap() -> None:
-    """Forget processes that have ended, with all that they started, and kill those that should have."""
+    """Remove processes that have ended and kill those past their deadline, with all that they started."""
     for _ in range(len(_ENDING)):
         process, until = _ENDING.pop(0)
         if process.poll() is None and time.monotonic() <= until:
@@ -131,7 +131,7 @@ def _reap() -> None:
 
 @atexit.register
 def _end_all() -> None:
-    """When the program ends: all close their environments at the same time."""
+    """At exit, let all workers close their environments at the same time."""
     for worker in list(_WORKERS):
         _end(worker._process, worker._link)
     while _ENDING:

@@ -1,4 +1,4 @@
-"""Pictures as lists of shapes, which a browser can draw too; and a small canvas for them, without a window system.
+"""Drawings as lists of shapes, for browsers and for a small canvas that needs no window system.
 
 ("disc", x, y, radius, colour)
 ("line", x0, y0, x1, y1, width, colour)              with round ends
@@ -24,7 +24,7 @@ KINDS = ("disc", "line", "rect", "sector", "ring")
 
 
 def paint(shapes: Iterable[Shape], world: tuple[float, float], pixels: int = 500) -> np.ndarray:
-    """Shapes in the region [low, high]² as a square RGB picture, one over the other."""
+    """Draw shapes in the region [low, high]² as a square RGB image, later shapes over earlier ones."""
     canvas = Canvas(world, pixels)
     for kind, *numbers, colour in shapes:
         if kind not in KINDS:
@@ -34,7 +34,7 @@ def paint(shapes: Iterable[Shape], world: tuple[float, float], pixels: int = 500
 
 
 class Canvas:
-    """A square picture of a region; each kind of shape as the pixels that it covers."""
+    """A square image of a region; each method returns the mask of pixels that a shape covers."""
 
     def __init__(self, world: tuple[float, float], pixels: int) -> None:
         axis = np.linspace(*world, pixels)
@@ -53,7 +53,7 @@ class Canvas:
         return self.ring(0.0, radius, start, stop)
 
     def ring(self, inner: float, outer: float, start: float, stop: float) -> np.ndarray:
-        """A slice of what is left of a disc around the origin without its middle."""
+        """A slice of a ring around the origin."""
         between = (self.squared >= inner**2) & (self.squared <= outer**2)
         return between & ((self.angle - start) % (2.0 * np.pi) <= stop - start)
 

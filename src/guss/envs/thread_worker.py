@@ -1,4 +1,4 @@
-"""An environment in its own thread: a step that raises or takes too long is an answer, and not the end."""
+"""An environment in its own thread: a step that raises or times out returns a Failure."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ CLOSE_PATIENCE = 5.0
 
 
 class Failure:
-    """What went wrong in an environment, as an episode's record says it."""
+    """An error or timeout of an environment, as episode records state it."""
 
     def __init__(self, kind: str, text: str, error: BaseException | None = None) -> None:
         self.kind, self.text, self.error = kind, text, error
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """What an environment raised; `SystemExit` and `KeyboardInterrupt` are errors like others there."""
+        """From an environment's exception; `SystemExit` and `KeyboardInterrupt` are treated like any other."""
         return cls("error", in_one_line(error), error)
 
     @classmethod
     def timeout(cls, what: str, seconds: float) -> Failure:
-        """Something took longer than it may."""
+        """A call that exceeded its timeout."""
         return cls("timeout", f"{what} took longer than {seconds:g} s")
 
     def __str__(self) -> str:
@@ -38,35 +38,35 @@ class Failure:
 
 @runtime_checkable
 class AnyWorker(Protocol):
-    """Calls an environment somewhere else: in a thread (`Worker`) or in a process (`guss.envs.process_worker`)."""
+    """Calls an environment in a thread (`Worker`) or in a process (`guss.envs.process_worker`)."""
 
     lost: bool
-    """Whether it took too long or died, so that it answers no more."""
+    """Whether it timed out or died, so that it no longer answers."""
 
     def ask(self, method: str, args: tuple[Any, ...]) -> None:
-        """Begin a call."""
+        """Start a call."""
 
     def answer(self, timeout: float) -> Any:
-        """What the call returned, or a Failure."""
+        """The result of the call, or a Failure."""
 
 
 class _GiveUp(BaseException):
-    """Raised inside a thread whose environment took too long: ends Python code that would never return."""
+    """Raised inside a thread whose environment timed out: ends Python code that would never return."""
 
 
 class Worker:
-    """Makes an environment and calls it, all in one thread, as some environments want it.
+    """Creates an environment and calls it, all in one thread, as some environments require.
 
-    A thread cannot be killed. One that took too long is asked to give up, which ends a loop in Python; where it waits
-    in foreign code it is left behind, and ends with the process.
+    A thread cannot be killed. After a timeout an exception is raised in it, which ends a loop in Python; a thread that
+    waits in foreign code is abandoned, and ends with the process.
     """
 
     def __init__(self, make: Callable[[], Any], *, owns: bool = True) -> None:
-        """`owns`: close the environment when the worker goes; False for one that belongs to the caller."""
+        """`owns`: close the environment when the worker is deleted; False if it belongs to the caller."""
         self.lost = False
         self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        ends = (make, owns, self._calls, self._answers)  # not the worker itself: it may go while the thread waits
+        ends = (make, owns, self._calls, self._answers)  # not the worker: it may be deleted while the thread waits
         run = contextvars.copy_context().run
         self._thread = threading.Thread(target=run, args=(_serve, *ends), daemon=True, name="guss environment")
         self._thread.start()
@@ -78,7 +78,7 @@ class Worker:
         self._calls.put((method, args))
 
     def answer(self, timeout: float) -> Any:
-        """What the call returned, or a Failure."""
+        """The result of the call, or a Failure."""
         try:
             return self._answers.get(timeout=timeout)
         except queue.Empty:
@@ -98,7 +98,7 @@ def _serve(make: Callable[[], Any], owns: bool, calls: queue.SimpleQueue[Any], a
                 answers.put(getattr(env, method)(*args))
             except _GiveUp:
                 raise
-            except BaseException as error:  # whatever an environment raises; Ctrl-C only reaches the main thread
+            except BaseException as error:  # any exception of an environment; Ctrl-C only reaches the main thread
                 answers.put(Failure.of(error))
         if env is not None and owns and (failure := close_env(env)) is not None:
             warnings.warn(about_close(failure), GussWarning, stacklevel=1)
@@ -118,7 +118,7 @@ def close_env(env: Any) -> Failure | None:
 
 
 def close_by(worker: AnyWorker) -> Failure | None:
-    """The same by a worker; it must not take long."""
+    """Close a worker's environment, with a timeout."""
     if worker.lost:
         return None
     worker.ask("close", ())
@@ -127,6 +127,6 @@ def close_by(worker: AnyWorker) -> Failure | None:
 
 
 def about_close(failure: Failure) -> str:
-    """What to say where `close` failed: nothing is lost by it."""
+    """The warning if `close` failed."""
     why = f"it took longer than {CLOSE_PATIENCE:g} s" if failure.kind == "timeout" else failure.text
-    return f"close() of the environment failed, which changes no result: {why}"
+    return f"close() of the environment failed, which affects no result: {why}"

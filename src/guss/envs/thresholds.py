@@ -1,7 +1,7 @@
-"""Which constraints are thresholds on a single dimension of the observation, and where they are.
+"""Finds constraints that are thresholds on a single dimension of the observation, and their limits.
 
-A cost is any function, so this is found by probing it: states that were met are changed in one dimension at a time, and
-a cost that answers to one dimension alone, in the same way in every state, has its limits there.
+A cost is any function, so it is probed: visited states are changed in one dimension at a time. A cost that depends on
+only one dimension, in the same way in every state, is a threshold on it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 from guss.task import Task
 
 STATES, POINTS, REFINEMENTS = 8, 1025, 4
-"""States that are changed, values that a dimension takes in each, and how often the interval of an edge is divided."""
+"""Number of probed states, of values per dimension, and of refinements of a limit."""
 REACHES = (1.0, 10.0)
-"""How far beyond the states limits are looked for, in ranges of the states: near first."""
+"""How far beyond the states limits are searched, in multiples of their range: near first."""
 
 
 class Threshold(NamedTuple):
-    """A constraint that is satisfied where a dimension is between `low` and `high`; an infinite end has no limit."""
+    """A constraint that is satisfied if a dimension is between `low` and `high`; an infinite end has no limit."""
 
     constraint: str
     dim: int
@@ -32,11 +32,11 @@ class Threshold(NamedTuple):
 
     @property
     def limits(self) -> tuple[float, ...]:
-        """The ends that are finite."""
+        """The finite ends."""
         return tuple(end for end in (self.low, self.high) if np.isfinite(end))
 
     def text(self) -> str:
-        """As in "at most 75"."""
+        """The limits as text, such as "at most 75"."""
         if np.isfinite(self.low) and np.isfinite(self.high):
             return f"{self.low:.4g} to {self.high:.4g}"
         return f"at most {self.high:.4g}" if np.isfinite(self.high) else f"at least {self.low:.4g}"
@@ -61,11 +61,11 @@ def find_thresholds(task: Task, obs: np.ndarray, action: np.ndarray) -> list[Thr
 
 
 def _ranges(task: Task, obs: np.ndarray, params: list[float], reach: float) -> np.ndarray:
-    """From where to where each dimension is probed, [D, 2]: what was met, as much again on both sides, parameters."""
+    """The probed range of each dimension, [D, 2]: observed values, a margin on both sides, parameters."""
     low, high = np.asarray(obs, float).min(axis=0), np.asarray(obs, float).max(axis=0)
     span = np.maximum(high - low, 1e-3 * np.maximum(np.abs(low), np.abs(high)) + 1e-6)
     ends = np.stack([low - reach * span, high + reach * span], axis=1)
-    for value in params:  # a limit is likely to be one of them, or its opposite
+    for value in params:  # a limit is likely to be one of them, or its negative
         ends[:, 0] = np.minimum(ends[:, 0], -abs(value) - 0.05 * span)
         ends[:, 1] = np.maximum(ends[:, 1], abs(value) + 0.05 * span)
     bounds = np.asarray([task.observations.low, task.observations.high], float).T
@@ -73,7 +73,7 @@ def _ranges(task: Task, obs: np.ndarray, params: list[float], reach: float) -> n
 
 
 Probe = Callable[[int, np.ndarray], np.ndarray]
-"""From a dimension and G values of it to where K states are unsafe with that value, [K, G]."""
+"""Maps a dimension and G values of it to a mask [K, G] of unsafe states with these values."""
 
 
 def _unsafe(cost: Any, obs: np.ndarray, action: np.ndarray, dim: int, values: np.ndarray) -> np.ndarray:
@@ -90,7 +90,7 @@ def _unsafe_with(cost: Any, obs: Any, action: Any, dim: Any, values: Any) -> Any
 
 
 def _threshold(probe: Probe, ranges: np.ndarray) -> tuple[int, float, float] | None:
-    """The dimension that a cost depends on and between which values it is 0; None if it is no threshold."""
+    """The dimension that a cost depends on, and the ends between which it is 0; None if it is no threshold."""
     answers: list[tuple[int, np.ndarray, np.ndarray]] = []
     for dim, (low, high) in enumerate(ranges):
         values = np.linspace(low, high, POINTS)
@@ -112,7 +112,7 @@ def _threshold(probe: Probe, ranges: np.ndarray) -> tuple[int, float, float] | N
 
 
 def _edge(probe: Probe, dim: int, low: float, high: float) -> float:
-    """Where the answer changes between two values: the last float32 that is still safe."""
+    """The limit between two values: the last float32 that is still safe."""
     for _ in range(REFINEMENTS):
         values = np.linspace(low, high, POINTS).astype(np.float32)
         unsafe = probe(dim, values)[0]

@@ -1,4 +1,4 @@
-"""The toy world of Sec. 5.1: walk from start to goal round the unsafe areas, with a perfect model.
+"""The toy world of Sec. 5.1: walk from start to goal around the unsafe areas, with a perfect model.
 
 The paper's figure of the world is lost; `PAPER_LAYOUT` reproduces every claim of its text.
 """
@@ -30,13 +30,13 @@ CELLS = (50, 50)
 
 @dataclass(frozen=True)
 class ToyLayout:
-    """A square world as data, so that you can draw your own; distances in steps."""
+    """Layout of a square world, which you can customise; distances in steps."""
 
     size: float = 50.0
     start: tuple[float, ...] = (5.0, 5.0)
     goal: tuple[float, ...] = (45.0, 45.0)
     goal_radius: float = 3.0
-    """The goal counts as reached within this distance."""
+    """The goal is reached within this distance."""
     unsafe: tuple[tuple[float, ...], ...] = (
         (10.0, 40.0, 0.0, 40.0),
         (0.0, 2.0, 20.0, 50.0),
@@ -63,7 +63,7 @@ class ToyLayout:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> ToyLayout:
-        """Read a layout from a TOML file with the names of this class; what is left out is as in the paper."""
+        """Read a layout from a TOML file with the fields of this class; missing fields are as in the paper."""
         data = read_toml(path, "toy layout")
         names = [f.name for f in fields(cls)]
         for name in data:
@@ -96,14 +96,14 @@ def toy_reset(key: PRNGKeyArray, start: Float[Array, "2"]) -> Float[Array, "2"]:
 def toy_reward(
     obs: Float[Array, "2"], action: Int[Array, "2"], next_obs: Float[Array, "2"], goal: Float[Array, "2"]
 ) -> Float[Array, ""]:
-    """R = −‖s − s_goal‖² of the position reached."""
+    """R = −‖s − s_goal‖² of the position after the step."""
     return -jnp.sum((next_obs - goal) ** 2)
 
 
 def toy_cost(
     obs: Float[Array, "2"], action: Int[Array, "2"], next_obs: Float[Array, "2"], areas: Float[Array, "areas 4"]
 ) -> Array:
-    """1 if the position reached is in an unsafe area."""
+    """1 if the position after the step is in an unsafe area."""
     x, y = next_obs[0], next_obs[1]
     return jnp.any((x >= areas[:, 0]) & (x <= areas[:, 1]) & (y >= areas[:, 2]) & (y <= areas[:, 3]))
 
@@ -139,20 +139,20 @@ class SafeToyEnv(BundledEnv):
 
     ## Action space
     `MultiDiscrete([3, 3])`: the step in x and in y, 0 for −1, 1 for 0 and 2 for 1 (libraries such as Stable-Baselines3
-    take all actions to start at 0). The Task `safe-toy` counts −1, 0, 1: `task_action_start` says so to guss.
+    expect actions to start at 0). Actions of the Task `safe-toy` are −1, 0, 1: `task_action_start` is this offset.
 
     ## Observation space
     `Box(0, size, (2,), float32)`: the position (x, y). Walls stop the agent at 0 and at `size` (50).
 
     ## Reward
-    −‖s − goal‖² of the position reached.
+    −‖s − goal‖² of the position after the step.
 
     ## Cost
-    `info["cost"]` is 1.0 when the position reached is in an unsafe area, else 0.0; `info["costs"]` holds it by
-    name. An unsafe step never ends the episode. `info["reached"]` tells whether the goal is within its radius (3).
+    `info["cost"]` is 1.0 if the position after the step is in an unsafe area, else 0.0; `info["costs"]` holds it by
+    name. An unsafe step never ends the episode. `info["reached"]` is true within the goal's radius (3).
 
     ## Starting state
-    The layout's start, (5, 5); `reset(options={"start": (x, y)})` chooses another.
+    The layout's start, (5, 5); `reset(options={"start": (x, y)})` sets another.
 
     ## Episode end
     Truncated after 100 steps; never terminated.
@@ -187,7 +187,7 @@ class SafeToyEnv(BundledEnv):
     def _move(self, action: Any) -> Move:
         choice = np.asarray(action)
         if not self.action_space.contains(choice.astype(np.int64)) or (choice != np.rint(choice)).any():
-            raise GussError(f"a toy action is two numbers out of 0, 1, 2, got {choice.tolist()}")
+            raise GussError(f"a toy action must be two numbers out of 0, 1, 2, got {choice.tolist()}")
         move = choice.astype(np.float32) + np.asarray(self.task_action_start, np.float32)
         position = np.clip(self._path[-1] + move, 0.0, self.layout.size).astype(np.float32)
         self._path.append(position)

@@ -1,4 +1,4 @@
-"""What environments return: checked, in one form, and errors that say what is wrong with it. Without JAX."""
+"""Checks the return values of environments and converts them to one form. Does not import JAX."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PARTS = ("observation_space", "action_space", "reset", "step")
 
 
 class NotAnEnvironmentError(GussError):
-    """Something that lacks spaces, `reset` or `step`."""
+    """An object that lacks spaces, `reset` or `step`."""
 
 
 def calling(failing: str, function: Callable[..., Any], *args: Any, after: str = "", **options: Any) -> Any:
-    """Call code of an environment; what it raises becomes an error that says where, but for Ctrl-C."""
+    """Call code of an environment; its exceptions, except Ctrl-C, become a GussError that starts with `failing`."""
     try:
         return function(*args, **options)
     except (Exception, SystemExit) as error:
@@ -27,36 +27,36 @@ def calling(failing: str, function: Callable[..., Any], *args: Any, after: str =
 
 
 def check_parts(env: Any) -> None:
-    """Raise if something is not an environment."""
+    """Raise NotAnEnvironmentError unless `env` is an environment."""
     missing = [name for name in PARTS if not hasattr(env, name)]
     if missing:
         what = f"the class {env.__name__}" if isinstance(env, type) else type(env).__name__
         raise NotAnEnvironmentError(
             f"{what} is not an environment: it has no {' and no '.join(missing)} "
-            f"(expected a gymnasium.Env, or something with the same parts)"
+            f"(expected a gymnasium.Env, or an object with these attributes)"
         )
 
 
 def reset_values(values: Any, name: str) -> tuple[Any, dict[str, Any]]:
-    """What a reset returned: the observation and `info`."""
+    """The return value of `reset`, checked: the observation and `info`."""
     pair = isinstance(values, tuple) and len(values) == 2
     if not pair or not isinstance(values[1], dict):
         came = f"a pair with {type(values[1]).__name__} as info" if pair else type(values).__name__
         raise GussError(
-            f"reset of {name} must return (observation, info), info a dict, got {came}; Gym before 0.26 returned the "
-            f"observation alone"
+            f"reset of {name} must return (observation, info), info a dict, got {came}; Gym before 0.26 returned only "
+            f"the observation"
         )
     return values
 
 
 def five_values(values: Any, name: str) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """What a step returned, of one environment or of several, as five values; of six the cost goes into `info`."""
+    """The return value of `step`, of one or several environments, as five values; of six, the cost goes into `info`."""
     count = len(values) if isinstance(values, tuple) else 0
     if count not in (5, 6):
         came = f"{count} values" if count else type(values).__name__
         raise GussError(
             f"step of {name} must return (observation, reward, terminated, truncated, info), or six values with the "
-            f"cost third, got {came}; Gym before 0.26 had 4"
+            f"cost third, got {came}; Gym before 0.26 returned 4"
         )
     info = values[-1]
     if not isinstance(info, dict):
@@ -78,7 +78,7 @@ def one_number(value: Any) -> float | None:
 
 
 def cost_value(value: Any, where: str = 'info["cost"]') -> float:
-    """A reported cost as one finite number. What is not a number must not count as safe, so it is an error."""
+    """A reported cost as one finite number; anything else raises GussError, since it must not be taken as safe."""
     number = one_number(value)
     if number is None:
         raise GussError(f"{where} must be one number, 1 on an unsafe step and 0 elsewhere, got {value!r}")
@@ -96,15 +96,15 @@ def reported_costs(info: dict[str, Any]) -> dict[str, float] | None:
 
 
 def no_cost_error(name: str, info: dict[str, Any]) -> GussError:
-    """What to say to an environment without a cost, or without one that it reported before."""
+    """The error for an environment that reports no cost, or omits one that it reported before."""
     if "costs" in info:
         found = sorted(info["costs"]) if isinstance(info["costs"], dict) else type(info["costs"]).__name__
         return GussError(
             f'the environment {name} must report every cost by name on every step: info["costs"] is a dict with all of '
-            f"them, 0 where nothing is unsafe; got {found}"
+            f"them, 0 if the step is safe; got {found}"
         )
     return GussError(
-        f"the environment {name} does not say what is unsafe: `info` has {sorted(map(str, info)) or 'nothing'}; "
+        f"the environment {name} does not report a cost: `info` has {sorted(map(str, info)) or 'nothing'}; "
         f'expected info["cost"], 1 on an unsafe step and 0 elsewhere, or info["costs"] with several by name. Or '
-        f"describe the cost in a Task (docs/own-env.md), or say --without-cost if nothing is unsafe"
+        f"describe the cost in a Task (docs/own-env.md), or pass --without-cost if nothing is unsafe"
     )

@@ -1,4 +1,4 @@
-"""One step of any environment as vectors. Without JAX, since processes that hold a single environment use it too."""
+"""Steps any environment with vectors. Does not import JAX, since processes with a single environment use it too."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from guss.errors import GussError
 
 
 class VectorSteps:
-    """An environment with vectors in and out, and five values a step, the fifth with the costs."""
+    """An environment with vectors as observations and actions, and five values per step; `info` has the costs."""
 
     def __init__(self, env: Any) -> None:
         check_parts(env)
         self.env = env
         self.action_start = getattr(getattr(env, "unwrapped", env), "task_action_start", None)
-        """What the environment's discrete action 0 is for a Task, in every dimension; None: they count alike."""
+        """The Task's value of the environment's discrete action 0, per dimension; None: both use the same values."""
 
     def reset(self, seed: int | None) -> tuple[np.ndarray, dict[str, Any]]:
-        """The first observation, and what else it says."""
+        """The first observation, and `info`."""
         obs, info = reset_values(self.env.reset(seed=seed), name_of(self.env))
         return self._vector(obs), info
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One step; six values, as Safety-Gymnasium's (the cost third), become five."""
+        """One step; six values, as in Safety-Gymnasium (the cost third), become five."""
         try:
             shifted = action if self.action_start is None else np.asarray(action) - np.asarray(self.action_start)
             result = self.env.step(action_for(self.env.action_space, shifted))
@@ -35,7 +35,7 @@ class VectorSteps:
                 raise
             raise GussError(
                 f"step of {name_of(self.env)} or one of its wrappers failed ({error}): step must return (observation, "
-                f"reward, terminated, truncated, info); Gym before 0.26 had 4 values"
+                f"reward, terminated, truncated, info); Gym before 0.26 returned 4 values"
             ) from error
         obs, reward, terminated, truncated, info = five_values(result, name_of(self.env))
         number = one_number(reward)
@@ -45,11 +45,11 @@ class VectorSteps:
         return self._vector(obs), number, *ends, info
 
     def space(self) -> tuple[tuple[int, ...] | None, str]:
-        """The shape of an observation as the environment has it, and its space in words."""
+        """The shape of the environment's own observations, and their space as text."""
         return getattr(self.env.observation_space, "shape", None), str(self.env.observation_space)
 
     def reseed(self, seed: int) -> int:
-        """Give every random generator that the environment and its wrappers hold another state; how many there are."""
+        """Reseed every random generator of the environment and its wrappers; returns their number."""
         layer, found = self.env, dict[int, np.random.Generator | np.random.RandomState]()
         while layer is not None:
             for value in vars(layer).values() if hasattr(layer, "__dict__") else ():
@@ -82,18 +82,18 @@ class VectorSteps:
             flat = np.array(plain, np.float32).reshape(-1)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
             raise GussError(
-                f"{name_of(self.env)} gave an observation that is not in its space {space}: {obs!r}"
+                f"{name_of(self.env)} returned an observation that is not in its space {space}: {obs!r}"
             ) from error
         size = spaces.flatdim(space)
         if flat.shape != (size,):
             raise GussError(
-                f"{name_of(self.env)} gave an observation of {flat.size} numbers, its space {space} has {size}"
+                f"{name_of(self.env)} returned an observation of {flat.size} numbers, its space {space} has {size}"
             )
         return flat
 
 
 def action_for(space: Any, action: Any) -> Any:
-    """An action as the environment wants it; rounding to its type does not bring it out of its bounds."""
+    """An action in the environment's shape and dtype, clipped to its bounds after rounding."""
     if isinstance(space, spaces.Discrete):
         return int(action)
     shaped = np.asarray(action).reshape(space.shape).astype(space.dtype)
@@ -101,5 +101,5 @@ def action_for(space: Any, action: Any) -> Any:
 
 
 def name_of(env: Any) -> str:
-    """The environment's class, without its wrappers."""
+    """The class name of an environment without its wrappers."""
     return type(getattr(env, "unwrapped", env)).__name__

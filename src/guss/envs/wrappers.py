@@ -1,7 +1,7 @@
-"""Gymnasium wrappers for what real systems have: lags, limits on actuators, red buttons, six values from a step.
+"""Gymnasium wrappers for real systems: action delays, rate limits, hard limits, observation history, six-value steps.
 
-A model can only learn what the observation tells. Where a wrapper hides something (an action still on its way, the
-speed an actuator really has), it can show it as part of the observation, and does by default.
+A model can only learn from observed quantities. A wrapper that adds hidden state (pending actions, the current value of
+an actuator) therefore appends it to the observation by default.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Step = tuple[Any, Any, bool, bool, dict[str, Any]]
 
 
 class ObservationHistory(gymnasium.ObservationWrapper[np.ndarray, Any, np.ndarray], RecordConstructorArgs):
-    """The observation is the last `steps` observations one after another, oldest first.
+    """Concatenates the last `steps` observations, oldest first.
 
-    For systems whose speed or trend is not observed. At a reset the first observation stands for those before it.
+    For systems whose speed or trend is not observed. After a reset the first observation is repeated.
     """
 
     def __init__(self, env: AnyEnv, steps: int = 3) -> None:
@@ -44,15 +44,15 @@ class ObservationHistory(gymnasium.ObservationWrapper[np.ndarray, Any, np.ndarra
         return super().reset(seed=seed, options=options)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
-        """The newest observation comes last, the oldest is forgotten."""
+        """Append the newest observation and drop the oldest."""
         assert self._last.maxlen is not None
         times = 1 if self._last else self._last.maxlen
-        self._last.extend([np.array(observation)] * times)  # a copy: environments may reuse theirs
+        self._last.extend([np.array(observation)] * times)  # a copy: environments may reuse their arrays
         return np.concatenate(self._last)
 
 
 class _HeldActions(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """What wrappers that hold actions back have in common: an action to begin with, and showing what is held."""
+    """Base of wrappers that hold actions back: an initial action, and held actions in the observation."""
 
     def __init__(self, env: AnyEnv, held: int, show: bool, idle: Any) -> None:
         super().__init__(env)
@@ -70,16 +70,16 @@ class _HeldActions(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     @abstractmethod
     def _next(self, action: Any) -> Any:
-        """The action that acts now; `_held` is brought up to date."""
+        """The action to apply now; updates `_held`."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
-        """Only idle actions are held."""
+        """Reset; only idle actions are held."""
         obs, info = self.env.reset(seed=seed, options=options)
         self._held.extend([self.idle] * len(self._held))
         return self._shown(obs), info
 
     def step(self, action: Any) -> Step:
-        """One step with the action that acts now, which is `info["applied_action"]`."""
+        """One step with the applied action, which is `info["applied_action"]`."""
         applied = self._next(self._checked(action))
         obs, reward, terminated, truncated, info = self.env.step(copy.copy(applied))
         return self._shown(obs), reward, terminated, truncated, {**info, "applied_action": copy.copy(applied)}
@@ -109,10 +109,10 @@ class _HeldActions(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class ActionDelay(_HeldActions, RecordConstructorArgs):
-    """An action takes effect `steps` steps later; until the first one does, `idle` acts (zero, or a Discrete's start).
+    """Delays actions by `steps` steps; until the first takes effect, `idle` is applied (zero, or a Discrete's start).
 
-    The actions on their way are appended to the observation as numbers, the next one first: without them the same
-    observation could lead anywhere. `show=False` hides them. `info["applied_action"]` is the one that acted.
+    Pending actions are appended to the observation as numbers, the next one first: without them, an observation does
+    not determine the next one. `show=False` omits them. `info["applied_action"]` is the applied action.
     """
 
     def __init__(self, env: AnyEnv, steps: int = 1, show: bool = True, idle: Any = None) -> None:
@@ -121,16 +121,16 @@ class ActionDelay(_HeldActions, RecordConstructorArgs):
         super().__init__(env, steps, show, idle)
 
     def _next(self, action: Any) -> Any:
-        """The oldest action on its way acts, this one joins the end."""
+        """Apply the oldest pending action and append this one."""
         applied = self._held[0]
         self._held.append(action)
         return applied
 
 
 class ActionRateLimit(_HeldActions, RecordConstructorArgs):
-    """Continuous actions change by at most `per_step` a step (a number, or one a dimension, in the action's unit).
+    """Limits the change of continuous actions per step to `per_step` (a number, or one per dimension, in action units).
 
-    It begins at `idle` (zero, or the nearest to it within the bounds). The action that acted is
+    The initial action is `idle` (zero, or the nearest value within the bounds). The applied action is
     `info["applied_action"]`; since the next one depends on it, it is appended to the observation unless `show=False`.
     """
 
@@ -138,7 +138,7 @@ class ActionRateLimit(_HeldActions, RecordConstructorArgs):
         RecordConstructorArgs.__init__(self, per_step=per_step, show=show, idle=idle)
         space = env.action_space
         if not isinstance(space, Box):
-            raise GussError(f"ActionRateLimit is for continuous actions (a Box), got {space}")
+            raise GussError(f"ActionRateLimit needs continuous actions (a Box), got {space}")
         self.per_step = np.asarray(per_step, float)
         if self.per_step.shape not in ((), space.shape) or not (self.per_step > 0).all():
             raise GussError(
@@ -148,7 +148,7 @@ class ActionRateLimit(_HeldActions, RecordConstructorArgs):
         super().__init__(env, 1, show, idle)
 
     def _next(self, action: Any) -> Any:
-        """As near to the action as the limit allows."""
+        """The nearest action that the limit allows."""
         now = self._held[0]
         change = np.clip(action - now, -self.per_step, self.per_step)
         self._held.append(np.clip(now + change, self._low, self._high).astype(self.idle.dtype))
@@ -156,11 +156,11 @@ class ActionRateLimit(_HeldActions, RecordConstructorArgs):
 
 
 class RedButton(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
-    """A hard limit: where `limit(obs, action, next_obs)` is true, the episode is terminated.
+    """A hard limit: if `limit(obs, action, next_obs)` is true, the episode is terminated.
 
     `info["costs"][name]` is 1.0 then and 0.0 in every other step; `info["hard_stop"]` names the limit that stopped
-    the system. Costs of the environment stay: a plain `info["cost"]` is also reported as `info["costs"]["cost"]`.
-    `hard_limits` names the hard limits of this wrapper and of those inside it.
+    the system. Costs of the environment are kept: a plain `info["cost"]` is also reported as `info["costs"]["cost"]`.
+    `hard_limits` names the hard limits of this wrapper and of wrappers inside it.
     """
 
     def __init__(self, env: AnyEnv, limit: Callable[[Any, Any, Any], Any], name: str = "red_button") -> None:
@@ -168,18 +168,18 @@ class RedButton(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         super().__init__(env)
         inner = env.get_wrapper_attr("hard_limits") if env.has_wrapper_attr("hard_limits") else ()
         if name in inner:
-            raise GussError(f"RedButton: there is a hard limit {name!r} inside already, give this one another name")
+            raise GussError(f"RedButton: a wrapper inside already has a hard limit {name!r}, choose another name")
         self.limit, self.name = limit, name
         self.hard_limits: tuple[str, ...] = (*inner, name)
         self._obs: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
         obs, info = self.env.reset(seed=seed, options=options)
-        self._obs = copy.deepcopy(obs)  # environments may reuse theirs
-        return obs, self._told(info, stop=False)
+        self._obs = copy.deepcopy(obs)  # environments may reuse their arrays
+        return obs, self._with_costs(info, stop=False)
 
     def step(self, action: Any) -> Step:
-        """One step, and whether it was the last."""
+        """One step, terminated if the limit is violated."""
         next_obs, reward, terminated, truncated, info = self.env.step(action)
         verdict = self.limit(self._obs, action, next_obs)
         if np.shape(verdict) != () or np.asarray(verdict).dtype != np.bool_:
@@ -189,21 +189,21 @@ class RedButton(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             )
         stop = bool(verdict)
         self._obs = copy.deepcopy(next_obs)
-        return next_obs, reward, bool(terminated or stop), truncated, self._told(info, stop)
+        return next_obs, reward, bool(terminated or stop), truncated, self._with_costs(info, stop)
 
-    def _told(self, info: dict[str, Any], stop: bool) -> dict[str, Any]:
+    def _with_costs(self, info: dict[str, Any], stop: bool) -> dict[str, Any]:
         costs = dict(info["costs"]) if "costs" in info else {"cost": info["cost"]} if "cost" in info else {}
         if self.name in costs:
-            raise GussError(f"RedButton: the environment has a cost {self.name!r} of its own, choose another name")
+            raise GussError(f"RedButton: the environment already has a cost {self.name!r}, choose another name")
         with_costs = {**info, "costs": {**costs, self.name: float(stop)}}
-        return {"hard_stop": self.name, **with_costs} if stop else with_costs  # the innermost limit keeps its word
+        return {"hard_stop": self.name, **with_costs} if stop else with_costs  # the innermost limit is kept
 
 
 class FiveValues(gymnasium.Env[Any, Any]):
-    """An environment whose `step` has six values, as Safety-Gymnasium's (…, reward, cost, terminated, …), with five.
+    """Converts an environment with six-value steps, as in Safety-Gymnasium (…, reward, cost, terminated, …), to five.
 
-    The cost is `info["cost"]` then. The environment need not be a gymnasium.Env: spaces, `reset` and `step` are enough,
-    and what else is asked for is looked up in it. One that has five values already is passed through as it is.
+    The cost becomes `info["cost"]`. The environment need not be a gymnasium.Env: spaces, `reset` and `step` are enough,
+    and other attributes are looked up in it. Five-value steps are returned unchanged.
     """
 
     def __init__(self, env: Any) -> None:
@@ -219,17 +219,16 @@ class FiveValues(gymnasium.Env[Any, Any]):
         return getattr(self.env, name)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Start:
-        """As the environment does it."""
         super().reset(seed=seed)
         first = self.env.reset(seed=seed) if options is None else self.env.reset(seed=seed, options=options)
         return reset_values(first, type(self.env).__name__)
 
     def step(self, action: Any) -> Step:
-        """Five values, the cost among `info`."""
+        """Five values, with the cost in `info`."""
         return five_values(self.env.step(action), type(self.env).__name__)
 
     def render(self) -> Any:
-        """The environment's picture, if it draws any."""
+        """The environment's image, if it renders any."""
         return self.env.render() if hasattr(self.env, "render") else None
 
     def close(self) -> None:
@@ -240,7 +239,7 @@ class FiveValues(gymnasium.Env[Any, Any]):
 
 def _at_least_one(who: str, steps: int) -> None:
     if steps < 1:
-        raise GussError(f"{who}: steps must be a whole number of at least 1, got {steps!r}")
+        raise GussError(f"{who}: steps must be an integer of at least 1, got {steps!r}")
 
 
 def _vector(who: str, space: Any) -> Box:

@@ -1,15 +1,15 @@
-"""Methods: how to learn and act. `--method` names one: a planner, which plans in a learned model, or a policy.
+"""Methods learn and act. `--method` names one: a planner, which plans in a learned model, or a policy.
 
 planning       any planner with a learned model (Alg. 1)
 random         random actions
-base           what policies share
-ppo            PPO, PPO-Lagrangian (on_policy: what on-policy methods share)
-trpo, cpo      TRPO, CPO (trust_region: their step)
+base           common base of policies
+ppo            PPO, PPO-Lagrangian (on_policy: common base of on-policy methods)
+trpo, cpo      TRPO, CPO (trust_region: their policy update)
 sac            SAC
 safe_mbpo      SAC in a learned model
-settings       everything that decides how a method learns and acts
+settings       settings of agents and runs
 
-Write your own: subclass `guss.Method`, decorate it with `@register_method("my-method")`.
+Custom methods: subclass `guss.Method` and decorate the class with `@register_method("my-method")`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def method_names() -> list[str]:
 
 
 def check_method(name: str) -> None:
-    """Raise on a name that is not a method's, with the nearest one."""
+    """Raise on an unknown method name; the error suggests the nearest name."""
     if not isinstance(name, str):
         raise GussError(f"settings.method must be text, got {name!r} ({type(name).__name__})")
     if name not in method_names():
@@ -40,7 +40,7 @@ def check_method(name: str) -> None:
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method: planners share one."""
+    """The class of a method; planners share the class Planning."""
     if name in METHODS.names():
         return METHODS[name].item
     if PLANNERS[name].item.objective == "nothing":  # raises on unknown names

@@ -1,4 +1,4 @@
-"""What methods that learn a policy share, and checks of their settings."""
+"""Common base of methods that learn a policy, and checks of their settings."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from guss.validation import check_ranges
 
 
 class PolicyMethod(Method):
-    """A method that learns a policy network. Settings are static fields made by `setting`."""
+    """A method that learns a policy network. Settings are static fields declared with `setting`."""
 
     name: ClassVar[str]
     continuous_only: ClassVar[bool] = False
     defaults: ClassVar[dict[str, Any]] = {"episodes": 1024}
     greedy: bool = eqx.field(static=True, kw_only=True, default=False)
-    """Act as once learning is over."""
+    """Act as after learning."""
 
     def __check_init__(self) -> None:
         if self.continuous_only and self.task.actions.dtype != jnp.float32:
@@ -40,26 +40,26 @@ class PolicyMethod(Method):
         MAX_BATCH.check(f"methods.{self.name}.batch", getattr(self, "batch", 1))
 
     def check_ranges(self, **ranges: str) -> None:
-        """Refuse settings that are not in their interval, such as `gamma="[0, 1]"`."""
+        """Raise if a setting is outside of its interval, such as `gamma="[0, 1]"`."""
         check_ranges(self, f"methods.{self.name}", **ranges)
 
     def deployed(self) -> Method:
-        """The same policy, as it acts once learning is over."""
+        """The same policy, as it acts after learning."""
         return dataclasses.replace(self, greedy=True)
 
 
 def unsafe_of(trajectory: Trajectory) -> Float[Array, "*lead"]:
-    """1 where any constraint is violated: the cost that policies are learned with."""
+    """1 for steps that violate any constraint, otherwise 0: the cost that policies are trained with."""
     return jnp.any(trajectory.cost > 0.0, axis=-1).astype(jnp.float32)
 
 
 def ended_of(trajectory: Trajectory) -> Bool[Array, "*lead"]:
-    """Where the system or a hard limit ended the episode, not the clock: nothing is earned afterwards."""
+    """Steps at which the system or a hard limit, not a time limit, ended the episode: the value after them is 0."""
     return trajectory.terminated | trajectory.stopped
 
 
 def with_room(method: Method, states: PyTree, steps: int) -> tuple[Method, PyTree]:
-    """The method with buffers for so many steps of a seed, and its states, `[S, …]`; zeros are added to buffers."""
+    """The method and its states `[S, …]`, with buffers for `steps` steps of a seed; buffers are padded with zeros."""
     capacity = method.capacity
     while capacity < steps:
         capacity *= 2

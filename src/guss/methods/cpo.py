@@ -1,16 +1,16 @@
 """CPO, constrained policy optimisation (Achiam 2017): TRPO with a limit on cost.
 
-One step an iteration, within a trust region KL ≤ δ. Gain and cost of the next policy are predicted by the surrogates
+One step per iteration, within a trust region KL ≤ δ. Gain and cost of the next policy are predicted by the surrogates
 
-    E ρ A    and    J_C + T · E ρ A_C    (eqs. 10 and 11; T steps an episode, undiscounted as the limit is)
+    E ρ A    and    J_C + T · E ρ A_C    (eqs. 10 and 11; T steps per episode, undiscounted as the limit is)
 
-whose gradients g and b, and the Fisher matrix H, make the problem of trust_region.py. With c = (J_C − d) / T it is
+whose gradients g and b, and the Fisher matrix H, define the problem of trust_region.py. With c = (J_C − d) / T it is
 solved in closed form (eqs. 12 and 13, the whole case analysis of app. 10.2), by conjugate gradients on products with H;
-where no step is feasible, the step is towards safety alone (eq. 14). Backtracking accepts the first of x, 0.8 x, … that
+if no step is feasible, the step only reduces the cost (eq. 14). Backtracking accepts the first of x, 0.8 x, … that
 
-    keeps KL ≤ δ,    gains (unless it is a recovery),    and has E ρ A_C ≤ max(−c, 0).
+    keeps KL ≤ δ,    improves E ρ A (unless it is a recovery),    and has E ρ A_C ≤ max(−c, 0).
 
-Deviations from Safety Gym's starter agents: what is said in on_policy.py. As there, H has 0.1 of the identity added.
+Deviations from Safety Gym's starter agents: see on_policy.py. As in these, 0.1 times the identity is added to H.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from guss.methods.trust_region import Product, Vector, cpo_step
 
 @register_method("cpo", paper="Sec. 5.2, app. C")
 class Cpo(Trpo, Constrained):
-    """Constrained policy optimisation: every step is to keep the expected cost within its limit."""
+    """Constrained policy optimisation: TRPO whose steps are constrained to the limit on expected cost."""
 
     name = "cpo"
 

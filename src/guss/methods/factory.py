@@ -1,4 +1,4 @@
-"""The method that settings ask for."""
+"""Creates the method that settings specify."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from guss.types import Model
 
 
 def make_method(settings: AgentSettings, task: Task, capacity: int) -> Method:
-    """`task`: as the method sees it. `capacity`: steps of a seed in all."""
+    """The method of `settings`. `task`: the planning task. `capacity`: total steps of a seed."""
     cls = method_class(settings.method)
     parts: dict[str, Any] = {}
     own = dataclasses.asdict(settings.method_settings)
@@ -34,7 +34,7 @@ def make_method(settings: AgentSettings, task: Task, capacity: int) -> Method:
 
 
 def _fixed_model(settings: AgentSettings, task: Task) -> Model:
-    """A model that learns nothing, if the task knows all that plans need."""
+    """A model that learns nothing; the task must define all outcomes that plans need."""
     if task.unknown:
         raise GussError(
             f"the model {settings.model!r} learns nothing, but the {' and the '.join(task.unknown)} of task "

@@ -1,4 +1,4 @@
-"""Small networks, how they are fed and trained, and the two kinds of policies: Gaussian and categorical."""
+"""Small networks, standardisation of their inputs, Adam steps, and Gaussian and categorical policies."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from guss.types import Actions, ContinuousActions
 Activation = Callable[[Array], Array]
 Net = tuple[Dense, ...]
 LOG_2PI = 1.8378770664093453
-FURTHEST = 10.0  # standardised observations beyond are cut off
+FURTHEST = 10.0  # standardised observations are clipped to ± this
 
 
 def make_net(key: PRNGKeyArray, sizes: Sequence[int], last: float = 1.0) -> Net:
-    """Layers of these sizes, with Glorot's uniform weights; `last` scales those of the last one."""
+    """Layers of these sizes with Glorot uniform weights; `last` scales the weights of the last layer."""
     keys = jax.random.split(key, len(sizes) - 1)
     start = jax.nn.initializers.glorot_uniform()
     layers = [
@@ -33,7 +33,7 @@ def make_net(key: PRNGKeyArray, sizes: Sequence[int], last: float = 1.0) -> Net:
 
 
 def apply_net(net: Net, x: Float[Array, "*lead fan_in"], activation: Activation) -> Float[Array, "*lead fan_out"]:
-    """The network's outputs for one input or many."""
+    """The network's outputs for one input or a batch."""
     for i, layer in enumerate(net):
         x = x @ layer.weight
         x = x + layer.bias.reshape((1,) * (x.ndim - 1) + layer.bias.shape)
@@ -43,20 +43,20 @@ def apply_net(net: Net, x: Float[Array, "*lead fan_in"], activation: Activation)
 
 
 def adam_step(weights: Any, gradient: Any, optimiser: Any, rate: float) -> tuple[Any, Any]:
-    with jax.numpy_dtype_promotion("standard"):  # optax raises a float to a whole number
+    with jax.numpy_dtype_promotion("standard"):  # optax raises a float to an integer power
         update, optimiser = optax.scale_by_adam().update(gradient, optimiser)
     return jax.tree.map(lambda w, u: w - rate * u, weights, update), optimiser
 
 
 class Running(NamedTuple):
-    """Mean and variance of all that was seen so far."""
+    """Running mean and variance of observations."""
 
     seen: Float[Array, ""]
     mean: Float[Array, "D"]
     variance: Float[Array, "D"]
 
     def add(self, rows: Float[Array, "N D"], weight: Float[Array, "N"]) -> Running:
-        """With more rows, those of weight 0 left out (Chan's formula)."""
+        """Add rows; rows of weight 0 are ignored (Chan's formula)."""
         fresh = jnp.sum(weight)
         mean = jnp.sum(rows * weight[:, None], axis=0) / fresh
         variance = jnp.sum((rows - mean[None]) ** 2 * weight[:, None], axis=0) / fresh
@@ -64,27 +64,27 @@ class Running(NamedTuple):
         share = fresh / total
         apart = mean - self.mean
         spread = (1.0 - share) * self.variance + share * variance + share * (1.0 - share) * apart**2
-        first = self.seen == 0.0  # then nothing of the scale before counts, which may be beyond all bounds
+        first = self.seen == 0.0  # then the initial scale is ignored, which may be huge
         return Running(total, jnp.where(first, mean, self.mean + share * apart), jnp.where(first, variance, spread))
 
     def standardised(self, rows: Float[Array, "*lead D"]) -> Float[Array, "*lead D"]:
-        """In standard deviations from the mean; what is too far away is cut off."""
+        """Standard deviations from the mean, clipped to ±FURTHEST."""
         std = jnp.sqrt(self.variance + 1e-8)
         return jnp.clip((rows - _along(self.mean, rows)) / _along(std, rows), -FURTHEST, FURTHEST)
 
 
 class Choice(NamedTuple):
-    """What a policy would do in N situations: a distribution over actions in each."""
+    """A policy's distributions over actions, for a batch of observations."""
 
     outputs: Float[Array, "*lead O"]
     """Means of a Gaussian, or logits."""
     log_std: Float[Array, "A"] | None
-    """Of a Gaussian; the same everywhere."""
+    """Of a Gaussian; the same for all observations."""
 
 
 class Policy(eqx.Module):
-    """A stochastic policy: π(a | s). Continuous actions are Gaussian in units where the bounds are ±1, and clipped only
-    when they are carried out; of discrete ones each number is a categorical choice."""
+    """A stochastic policy π(a | s). Continuous actions are Gaussian, scaled so that their bounds are ±1, and clipped
+    only when they are executed; each dimension of a discrete action is categorical."""
 
     net: Net
     log_std: Float[Array, "A"] | None
@@ -92,7 +92,7 @@ class Policy(eqx.Module):
 
     @classmethod
     def make(cls, key: PRNGKeyArray, obs_size: int, actions: Actions, hidden: Sequence[int], log_std: float) -> Policy:
-        """Untrained: all actions about as likely."""
+        """An untrained policy, whose outputs are near 0."""
         continuous = isinstance(actions, ContinuousActions)
         outputs = len(actions.low) if isinstance(actions, ContinuousActions) else sum(actions.num_values)
         net = make_net(key, (obs_size, *hidden, outputs), last=0.01)
@@ -102,7 +102,7 @@ class Policy(eqx.Module):
         return Choice(apply_net(self.net, obs, jnp.tanh), self.log_std)
 
     def sample(self, obs: Float[Array, "D"], key: PRNGKeyArray) -> Shaped[Array, "A"]:
-        """One action, raw: before clipping, or as positions of values."""
+        """One raw action: before clipping, or as indices of discrete values."""
         choice = self.choice(obs)
         if choice.log_std is not None:
             return choice.outputs + jnp.exp(choice.log_std) * jax.random.normal(key, choice.outputs.shape)
@@ -111,7 +111,7 @@ class Policy(eqx.Module):
         return jnp.stack(picks).astype(jnp.int32)
 
     def executed(self, raw: Shaped[Array, "A"]) -> Shaped[Array, "..."]:
-        """A raw action as the system gets it."""
+        """A raw action as the system receives it."""
         if isinstance(self.actions, ContinuousActions):
             return self.actions.from_unit(raw)
         return self.actions.from_indices(raw)
@@ -128,7 +128,7 @@ class Policy(eqx.Module):
         return jnp.sum(jnp.concatenate(logs, axis=-1), axis=-1)
 
     def kl(self, old: Choice, new: Choice) -> Float[Array, "*lead"]:
-        """KL(old ‖ new) in every situation."""
+        """KL(old ‖ new) for every observation."""
         if old.log_std is not None and new.log_std is not None:
             before, after = (_along(x, old.outputs) for x in (old.log_std, new.log_std))
             apart = (jnp.exp(2.0 * before) + (old.outputs - new.outputs) ** 2) * jnp.exp(-2.0 * after)
@@ -140,7 +140,7 @@ class Policy(eqx.Module):
         return total
 
     def entropy(self, choice: Choice) -> Float[Array, "*lead"]:
-        """How undecided the policy is, in every situation."""
+        """Entropy of the policy for every observation."""
         if choice.log_std is not None:
             one = jnp.sum(choice.log_std + 0.5 * (1.0 + LOG_2PI))
             return jnp.broadcast_to(one, choice.outputs.shape[:-1])

@@ -1,9 +1,9 @@
-"""What PPO, TRPO and their constrained forms share: advantages, value functions, scaling. (Schulman 2016; Ray 2019)
+"""Common base of PPO, TRPO and their constrained forms: advantages, value functions, scaling (Schulman 2016; Ray 2019).
 
 Two value functions, of reward and of cost, are learned by regression on λ-returns. Deviations from Safety Gym's starter
-agents: observations are standardised by what was seen so far; value targets too, with the net's last layer corrected so
-that its predictions stay as they are (van Hasselt 2016), since returns here are in the hundreds; value functions learn
-from mini-batches.
+agents: observations are standardised by running statistics; value targets are standardised, too, with the net's last
+layer rescaled so that its predictions do not change (van Hasselt 2016), since returns here are in the hundreds; value
+functions learn from mini-batches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REWARD, COST = 0, 1
 
 
 class Critics(NamedTuple):
-    """V of reward and of cost: two nets side by side, and the scale of what they predict."""
+    """Value functions of reward and of cost: two stacked nets, and the scale of their predictions."""
 
     nets: Net  # every array with a leading axis 2
     mean: Float[Array, "2"]
@@ -39,7 +39,7 @@ class Critics(NamedTuple):
         return jax.vmap(lambda net: apply_net(net, obs, jnp.tanh)[:, 0])(self.nets)
 
     def rescaled(self, mean: Float[Array, "2"], std: Float[Array, "2"]) -> Critics:
-        """Another scale, the same predictions."""
+        """Change the scale, keep the predictions."""
         last = self.nets[-1]
         weight = last.weight * (self.std / std)[:, None, None]
         bias = (last.bias * self.std[:, None] + (self.mean - mean)[:, None]) / std[:, None]
@@ -47,7 +47,7 @@ class Critics(NamedTuple):
 
 
 class OnPolicyState(NamedTuple):
-    """What an on-policy method has learned."""
+    """The learned state of an on-policy method."""
 
     policy: Policy
     critics: Critics
@@ -55,7 +55,7 @@ class OnPolicyState(NamedTuple):
     policy_optimiser: Any
     critics_optimiser: Any
     multiplier: Float[Array, ""]
-    """Before softplus; of PPO-Lagrangian alone."""
+    """Lagrange multiplier before softplus; only for PPO-Lagrangian."""
     multiplier_optimiser: Any
 
 
@@ -68,11 +68,11 @@ class Rows(NamedTuple):
     advantage: Float[Array, "N"]  # mean 0, variance 1
     cost_advantage: Float[Array, "N"]  # mean 0
     targets: Float[Array, "N 2"]
-    weight: Float[Array, "N"]  # 1 where it happened, else 0
+    weight: Float[Array, "N"]  # 1 for valid steps, else 0
 
 
 def advantages(delta: Float[Array, "E T"], going: Bool[Array, "E T"], decay: float) -> Float[Array, "E T"]:
-    """Σ_k (γλ)^k δ_{t+k}, up to the end of each episode (Schulman 2016, eq. 16). `going`: not the last step."""
+    """Σ_k (γλ)^k δ_{t+k}, up to the end of each episode (Schulman 2016, eq. 16). `going`: False at the last step."""
 
     def step(after: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
         value = now[0] + decay * jnp.where(now[1], after, 0.0)
@@ -83,31 +83,31 @@ def advantages(delta: Float[Array, "E T"], going: Bool[Array, "E T"], decay: flo
 
 
 def mean_of(values: Float[Array, "N"], weight: Float[Array, "N"]) -> Float[Array, ""]:
-    """The mean over steps that happened."""
+    """The mean over valid steps."""
     return jnp.sum(values * weight) / jnp.sum(weight)
 
 
 class OnPolicy(PolicyMethod):
-    """A policy that learns from its own last episodes only."""
+    """A method whose policy learns only from its latest episodes."""
 
-    num_envs: int = setting(16, "Episodes that a seed plays at once between two updates.")
-    hidden: tuple[int, ...] = setting((64, 64), "Layers of the policy and of both value functions, tanh.")
+    num_envs: int = setting(16, "Parallel episodes of a seed between two updates.")
+    hidden: tuple[int, ...] = setting((64, 64), "Hidden layers (tanh) of the policy and of both value functions.")
     gamma: float = setting(0.99, "Discount of reward and of cost.")
-    lam: float = setting(0.97, "λ of the advantages.")
-    target_kl: float = setting(0.01, "How far a policy may move in one update.")
+    lam: float = setting(0.97, "λ of generalised advantage estimation (GAE).")
+    target_kl: float = setting(0.01, "Target (PPO) or limit (TRPO, CPO) of the KL divergence of an update.")
     value_rate: float = setting(1e-3, "Learning rate of the value functions.")
     epochs: int = setting(10, "Passes over the episodes for the value functions (and PPO's policy).")
     batch: int = setting(400, "Steps in a mini-batch.")
-    first_log_std: float = setting(-0.5, "Log of the policy's first standard deviation; bounds of actions are ±1.")
-    normalise: bool = setting(True, "Standardise observations by what was seen so far.")
+    first_log_std: float = setting(-0.5, "Log of the policy's initial standard deviation, for action bounds of ±1.")
+    normalise: bool = setting(True, "Standardise observations by their running mean and variance.")
 
     def __check_init__(self) -> None:
-        most = "[1, 10000]"  # episodes at once, and passes over them: all are in memory
+        most = "[1, 10000]"  # parallel episodes, and passes over them: all are in memory
         self.check_ranges(num_envs=most, epochs=most, gamma="[0, 1]", lam="[0, 1]")
         self.check_ranges(first_log_std="[-20, 5]", target_kl="(0, inf)", value_rate="(0, inf)")
 
     def init(self, key: PRNGKeyArray) -> OnPolicyState:
-        """Untrained nets; observations scaled as the task says."""
+        """Untrained nets; observations scaled as the task specifies."""
         key_policy, key_critics = jax.random.split(key)
         ends = self.task.interface()
         policy = Policy.make(key_policy, ends.obs_size, ends.actions, self.hidden, self.first_log_std)
@@ -125,15 +125,15 @@ class OnPolicy(PolicyMethod):
         )
 
     def act(self, state: OnPolicyState, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> Acted:
-        """A draw from the policy, and the draw before it is clipped.
+        """A sample from the policy, and the sample before clipping.
 
-        Once learning is over too: the constraint was learned for the policy as it acts, not for its likeliest action.
+        Actions are sampled after learning, too: the constraint was learned for the stochastic policy, not for its mode.
         """
         raw = state.policy.sample(state.scale.standardised(obs), key)
         return state.policy.executed(raw), carry, raw
 
     def rows(self, state: OnPolicyState, trajectory: Trajectory) -> tuple[Rows, dict[str, Array]]:
-        """What the episodes say, step by step, and the error of the value functions before they learn from it."""
+        """The steps of the episodes as Rows, and the error of the value functions before they learn from them."""
         episodes, steps = trajectory.reward.shape
         flat = lambda x: x.reshape(episodes * steps, *x.shape[2:])  # noqa: E731
         obs, next_obs = (state.scale.standardised(flat(x)) for x in (trajectory.obs, trajectory.next_obs))
@@ -156,14 +156,14 @@ class OnPolicy(PolicyMethod):
         return Rows(obs, raw, log_prob, advantage, cost_advantage, targets.T, weight), metrics
 
     def learn_scale(self, state: OnPolicyState, trajectory: Trajectory) -> OnPolicyState:
-        """Observations of these episodes, too, decide how the next ones are scaled."""
+        """Add the observations of these episodes to the running statistics."""
         if not self.normalise:
             return state
         rows = trajectory.obs.reshape(-1, trajectory.obs.shape[-1])
         return state._replace(scale=state.scale.add(rows, trajectory.valid.reshape(-1).astype(jnp.float32)))
 
     def rescale_values(self, state: OnPolicyState, rows: Rows) -> OnPolicyState:
-        """The scale of value targets is that of these episodes; predictions stay as they were."""
+        """Set the scale of value targets to that of these episodes, without changing predictions."""
         weight = rows.weight[:, None]
         mean = jnp.sum(rows.targets * weight, axis=0) / jnp.sum(weight)
         std = jnp.sqrt(jnp.sum((rows.targets - mean[None]) ** 2 * weight, axis=0) / jnp.sum(weight))
@@ -184,9 +184,9 @@ class OnPolicy(PolicyMethod):
         return state._replace(critics=critics._replace(nets=nets), critics_optimiser=optimiser)
 
     def draws(self, weight: Float[Array, "N"], key: PRNGKeyArray) -> Array:
-        """Mini-batches of row numbers for all epochs, [epochs, steps, batch]: every row about once an epoch.
+        """Mini-batches of row numbers for all epochs, [epochs, steps, batch]: every row about once per epoch.
 
-        Where episodes were over early there are fewer rows than room, and each is drawn more often instead.
+        If episodes end early, there are fewer valid rows than places, and each row is drawn more often.
         """
         room = weight.shape[0]
         size = min(self.batch, room)
@@ -198,12 +198,12 @@ class OnPolicy(PolicyMethod):
 
 
 def episode_cost(trajectory: Trajectory) -> Float[Array, ""]:
-    """J_C: unsafe steps of an episode, on average."""
+    """J_C: mean number of unsafe steps per episode."""
     return jnp.mean(jnp.sum(jnp.where(trajectory.valid, unsafe_of(trajectory), 0.0), axis=1))
 
 
 class Constrained(OnPolicy):
-    """With a limit on the cost of an episode."""
+    """An on-policy method with a limit on the cost of an episode."""
 
     safe = True
     cost_limit: float = setting(25.0, "Unsafe steps allowed per 1,000, on average.")
@@ -213,5 +213,5 @@ class Constrained(OnPolicy):
 
     @property
     def limit(self) -> float:
-        """d: unsafe steps allowed in an episode."""
+        """d: unsafe steps allowed per episode."""
         return self.cost_limit * self.task.episode_length / 1000.0

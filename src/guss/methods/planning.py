@@ -1,4 +1,4 @@
-"""Planning in a learned model (Alg. 1): transitions are stored, models of all seeds fitted to them, actions planned."""
+"""Planning in a learned model (Alg. 1): stores transitions, fits the models of all seeds to them, plans actions."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from guss.task import Task
 from guss.types import Model, Planner, Trajectory
 
 EVALUATION = "evaluation of the model"
-"""Name of the program that evaluates a model on a new episode, where it is compiled ahead."""
+"""Name of the program, compiled ahead, that evaluates a model on a new episode."""
 ERRORS = ("nll", "r2", "ks", "train_loss", "best_epoch")
 
 
 class PlanningState(NamedTuple):
-    """What is learned: every array has a leading axis S."""
+    """The learned state; every array has a leading axis S."""
 
     models: Model
     data: Data
@@ -42,11 +42,11 @@ class PlanningState(NamedTuple):
     fitted: Int[Array, "S"]
     """Rows of the data that they were last fitted to."""
     fresh: Model | None = None
-    """The untrained models, where every fit starts from them."""
+    """The untrained models, if every fit starts from them."""
 
     @property
     def num_rows(self) -> int:
-        """Transitions of a seed that are stored."""
+        """Stored transitions of a seed."""
         return int(np.asarray(self.data.filled)[0])
 
     @property
@@ -56,20 +56,20 @@ class PlanningState(NamedTuple):
 
 
 class PlanNotes(NamedTuple):
-    """What is kept of a plan: `Trajectory.aux` of planned episodes."""
+    """Stored about a plan, in `Trajectory.aux` of planned episodes."""
 
     diagnostics: Diagnostics
     monitored: PyTree
 
 
 class Planning(Method):
-    """Alg. 1. The carry is the planner's memory; the model is the state's, or a fixed one."""
+    """Plans in a model (Alg. 1). The carry is the planner's memory; the model is that of the state, or a fixed one."""
 
     planner: Planner
     fixed: Model | None = None
     """A model that is not learned, such as the oracle; the state is then empty."""
     monitor: Monitor | None = None
-    """Watches every search; what it keeps goes to `PlanNotes.monitored`."""
+    """Observes every search; `PlanNotes.monitored` stores its `aux`."""
     model: str = eqx.field(static=True, kw_only=True, default="darmdn")
     model_settings: CommonSettings = eqx.field(static=True, kw_only=True, default=ModelSettings())
     fit: FitSettings = eqx.field(static=True, kw_only=True, default=FitSettings())
@@ -86,13 +86,13 @@ class Planning(Method):
         return state.models if self.fixed is None else ()
 
     def begin(self, state: PyTree, key: PRNGKeyArray) -> PyTree:
-        """What the planner remembers before the first plan."""
+        """The planner's memory before the first plan."""
         return self.planner.first_memory()
 
     def plan_inputs(self, state: PyTree) -> tuple[Planner, Model, Task]:
-        """What `engine.plan_one` plans with, for one seed; `state` as `acting` returns it.
+        """Planner, model and task for `engine.plan_one`, for one seed; `state` as `acting` returns it.
 
-        The planner has policy inputs standardised by the model, if the task leaves them open.
+        The planner standardises policy inputs as the model does, if the task does not define their scale.
         """
         model = state if self.fixed is None else self.fixed
         scale = model.policy_inputs()
@@ -115,7 +115,7 @@ class Planning(Method):
 
     @property
     def block(self) -> int:
-        """Rows that are stored at once: those of an episode."""
+        """Rows that are stored at once: one episode."""
         return self.task.episode_length
 
     def init(self, key: PRNGKeyArray) -> PyTree:
@@ -140,9 +140,9 @@ class Planning(Method):
         return self.update_alone(state, trajectory, key)
 
     def update_all(self, states: PyTree, trajectory: Trajectory, keys: Key[Array, "S"]) -> Learned:
-        """Store the transitions; metrics: R² at the horizon on each episode, which the models have not been fitted to.
+        """Store the transitions; metrics: R² at the horizon on each episode, before models are fitted to it.
 
-        Buffers double when they are full, which compiles the fit again.
+        Buffers double when they are full, which recompiles the fit.
         """
         if not self.learns:
             return states, {}
@@ -180,11 +180,11 @@ class Planning(Method):
         return np.asarray(_horizon_r2_all(states.models, *rows, self.planner.horizon))
 
     def _padded(self, x: np.ndarray) -> np.ndarray:
-        """A part of an episode as long as a whole one, so that episodes of any length compile nothing again."""
+        """A part of an episode, padded to a whole one, so that no episode length causes recompilation."""
         return np.pad(x, [(0, 0), (0, self.block - x.shape[1]), *[(0, 0)] * (x.ndim - 2)])
 
     def prepare(self, states: PyTree, keys: Key[Array, "S"], before: Callable[[str], Any] | None = None) -> Learned:
-        """TRAIN(p̂, D): fit the models of all seeds to all data, unless there is nothing new; metrics: a FitReport.
+        """TRAIN(p̂, D): fit the models of all seeds to all data, unless none are new; metrics: a FitReport.
 
         If the fit diverges for a seed, no model is changed.
         """
@@ -194,7 +194,7 @@ class Planning(Method):
         if not np.asarray(_num_training(states.data, self.fit)).all():
             usable = int(np.asarray(states.data.use)[:, :filled].sum(axis=1).min())
             raise GussError(
-                f"there is nothing to train a model on: {usable} of {filled} transitions are usable (those "
+                f"there are no transitions to train a model on: {usable} of {filled} are usable (those "
                 f"marked `skip` are not), and {self.fit.validation:.0%} of them are held out"
             )
         models, report = fit_all(self._fit_programs(states, keys), before)
@@ -216,7 +216,7 @@ class Planning(Method):
         return record | {name: plain(value) for name, value in errors.items()}
 
     def prepared(self, states: PyTree) -> PyTree:
-        """The models, and to what they were fitted."""
+        """The models, and the number of rows that they were fitted to."""
         return states._replace(data=None, fresh=None) if self.learns else ()
 
     def ready(self, states: PyTree) -> bool:
@@ -228,12 +228,12 @@ class Planning(Method):
         again = np.bool_(states.was_fitted)
         return fit_programs(states.models, fresh, states.data, keys, self.fit, again, self.task)
 
-    # ----------------------------------------------------------------------------------------- compiling, and the rest
+    # ------------------------------------------------------------------------------------- compilation, unsafe examples
 
     def compile_ahead(
         self, ahead: Ahead, states: PyTree, keys: Key[Array, "S"], compile_acting: Callable[[], None]
     ) -> None:
-        """Begin to compile the training, which takes longest, then planning, then the evaluation of models."""
+        """Start to compile the training, which takes longest, then planning, then the evaluation of models."""
         programs = self._fit_programs(states, keys) if self.learns else []
         for program in programs[:2]:
             ahead.start(program.name, program.lower)
@@ -246,7 +246,7 @@ class Planning(Method):
             ahead.start(EVALUATION, lambda: _horizon_r2_all.lower(*arguments))
 
     def compile_larger(self, ahead: Ahead, states: PyTree, keys: Key[Array, "S"]) -> None:
-        """Begin to compile the fit to buffers of twice the size, if the next episodes may need them."""
+        """Start to compile the fit to buffers of twice the size, if the next episodes may need them."""
         if not self.learns or states.num_rows + 2 * self.block <= states.data.use.shape[1]:
             return
         larger = states._replace(data=jax.eval_shape(_doubled, states.data))
@@ -254,7 +254,7 @@ class Planning(Method):
             ahead.start(program.name, program.lower)
 
     def examples(self, states: PyTree) -> list[list[Examples]]:
-        """For each seed, what its data say of every learned cost."""
+        """For each seed, the unsafe examples of every learned cost."""
         if not self.learns or states.data.outcomes is None:
             return []
         filled = states.num_rows
@@ -272,7 +272,7 @@ def plan_all(
     t: Int[Array, ""],
     monitor: Monitor | None = None,
 ) -> Plan:
-    """A whole plan for every seed, as `act` makes it at step `t`; `keys`: of the episodes' steps."""
+    """The plan of every seed, equal to that of `act` at step `t`; `keys`: those of the episodes' steps."""
 
     def one(state: PyTree, memory: PyTree, obs: Array, key: Array) -> Plan:
         return plan_one(*method.plan_inputs(state), obs, streams.act(key, t), memory, monitor)
@@ -295,11 +295,11 @@ def run_episodes(
     """One whole episode for every key, planned with a fixed model, as one compiled program: [S, 1, T, …].
 
     `planner`, `model` and `task` (with `step` and `reset`) are as in `plan`; `keys` [S]: JAX random keys.
-    `planning_task`: the task as plans see it, where that is stricter (`Task.with_margin`). `monitor`: watches every
-    search. `steps`: of an episode, by default the task's. `steps_per_call`: steps of one compiled program; `on_step(t)`
-    is called after each.
+    `planning_task`: the task that scores plans, if it is stricter (`Task.with_margin`). `monitor`: observes every
+    search. `steps`: steps of an episode, by default the task's. `steps_per_call`: steps of one compiled program;
+    `on_step(t)` is called after each.
 
-    Returns a Trajectory, whose `aux` holds the diagnostics of every plan, and what the `monitor` kept. Raises GussError
+    Returns a Trajectory, whose `aux` has the diagnostics of every plan and the `aux` of the `monitor`. Raises GussError
     if the task has no `step` or no `reset`.
 
     Example:
@@ -316,7 +316,7 @@ def run_episodes(
 
 
 def outcomes_of(task: Task, trajectory: Trajectory) -> np.ndarray:
-    """Reward, costs, and whether the system ended the episode: [..., 2 + C]; NaN where they are not known."""
+    """Reward, costs, and whether the system ended the episode: [..., 2 + C]; NaN if unknown."""
     lead = np.shape(trajectory.terminated)
     reward = np.full(lead, np.nan) if trajectory.reward is None else np.asarray(trajectory.reward)
     unknown = np.full((*lead, len(task.constraints)), np.nan)
@@ -326,7 +326,7 @@ def outcomes_of(task: Task, trajectory: Trajectory) -> np.ndarray:
 
 
 def check_outcomes(task: Task, trajectory: Trajectory) -> None:
-    """Raise if data lack, in any row to be learned from, an outcome that the task must learn."""
+    """Raise if any learnable row lacks an outcome that the task must learn."""
     wanted = outcome_targets(task, outcomes_of(task, trajectory)[np.asarray(trajectory.learnable)])
     lacking = np.isnan(wanted).any(axis=0)
     if not lacking.any():

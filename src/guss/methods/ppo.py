@@ -4,12 +4,12 @@ PPO maximises the clipped objective, eq. 7:
 
     L(θ) = E min(ρ A, clip(ρ, 1 − ε, 1 + ε) A),    ρ = π_θ(a|s) / π_old(a|s)
 
-PPO-Lagrangian puts a price λ on cost: (L(θ) − λ E ρ A_C) / (1 + λ), and moves it after every iteration by a step of
-Adam on a parameter before softplus, up while episodes cost more than the limit d, down while less: J_C − d.
+PPO-Lagrangian adds a Lagrange multiplier λ of the cost: (L(θ) − λ E ρ A_C) / (1 + λ). After every iteration, a step of
+Adam on J_C − d changes λ before softplus: up if episodes cost more than the limit d, down if less.
 
 Deviations from Safety Gym's starter agents: about 80 steps on mini-batches of 400 rather than 80 on all steps, which
-takes a tenth of the time on batches this small (the policy stops where KL passes 1.5 times the target, judged after
-every pass, not every step); what is said in on_policy.py.
+takes a tenth of the time on batches this small (the policy stops when KL exceeds 1.5 times the target, checked after
+every pass, not every step); for others see on_policy.py.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ STOP = 1.5  # times the target KL
 
 
 class _Going(NamedTuple):
-    """An update under way."""
+    """An update in progress."""
 
     state: OnPolicyState
     moving: Array
-    """False once the policy has moved far enough."""
+    """False once KL exceeds its limit."""
     passes: Array
 
 
 @register_method("ppo", paper="not in it")
 class Ppo(OnPolicy):
-    """Proximal policy optimisation: reward alone."""
+    """Proximal policy optimisation: maximises the reward, ignores cost."""
 
     name = "ppo"
-    clip: float = setting(0.2, "ε: how far a likelihood ratio may be from 1 and still count.")
+    clip: float = setting(0.2, "ε: likelihood ratios are clipped to 1 ± ε.")
     policy_rate: float = setting(3e-4, "Learning rate of the policy.")
 
     def __check_init__(self) -> None:
         self.check_ranges(clip="(0, inf)", policy_rate="(0, inf)")
 
     def multiplier(self, state: OnPolicyState) -> Float[Array, ""]:
-        """λ, what a unit of cost counts in units of reward."""
+        """λ, the Lagrange multiplier: reward per unit of cost."""
         return jnp.zeros(())
 
     def update(self, state: OnPolicyState, trajectory: Trajectory, key: PRNGKeyArray) -> Learned:
@@ -63,7 +63,7 @@ class Ppo(OnPolicy):
         before = state.policy.choice(rows.obs)
 
         def objective(policy: Policy, part: Rows) -> Float[Array, ""]:
-            """Eq. 7, less the price of cost."""
+            """Eq. 7, with the Lagrangian term of the cost."""
             ratio = jnp.exp(policy.log_prob(policy.choice(part.obs), part.raw) - part.log_prob)
             near = jnp.clip(ratio, 1.0 - self.clip, 1.0 + self.clip)
             gain = jnp.minimum(ratio * part.advantage, near * part.advantage)
@@ -100,23 +100,23 @@ class Ppo(OnPolicy):
         return self.learn_scale(done.state, trajectory), metrics | errors
 
     def update_multiplier(self, state: OnPolicyState, cost: Float[Array, ""]) -> tuple[OnPolicyState, dict[str, Array]]:
-        """What an iteration's cost does to its price: nothing."""
+        """The update of the Lagrange multiplier by an iteration's cost: none without a constraint."""
         return state, {}
 
 
 @register_method("ppo-lagrangian", paper="Sec. 5.2, app. C")
 class PpoLagrangian(Ppo, Constrained):
-    """PPO with a price on cost that rises while episodes cost more than allowed."""
+    """PPO with a Lagrange multiplier of the cost, which rises while episodes cost more than allowed."""
 
     name = "ppo-lagrangian"
-    price_rate: float = setting(0.05, "Learning rate of the price, before softplus.")
-    first_price: float = setting(1.0, "λ at the start.")
+    price_rate: float = setting(0.05, "Learning rate of the Lagrange multiplier, before softplus.")
+    first_price: float = setting(1.0, "Initial Lagrange multiplier λ.")
 
     def __check_init__(self) -> None:
         self.check_ranges(price_rate="(0, inf)", first_price="(0, inf)")
 
     def init(self, key: PRNGKeyArray) -> OnPolicyState:
-        """As PPO's, with the first price."""
+        """The initial state of PPO, with the initial Lagrange multiplier."""
         first = jnp.log(jnp.expm1(jnp.asarray(self.first_price, jnp.float32)))
         return super().init(key)._replace(multiplier=first)
 

@@ -11,8 +11,8 @@ ensemble = 5                  # settings of the model
 max_steps = 4000              # how it is trained
 
 [methods.cem]
-horizon = 10                  # what differs for one method,
-num_elites = 20               # and its own settings
+horizon = 10                  # settings that differ for one method,
+num_elites = 20               # and settings of the method itself
 fit = { max_steps = 2000 }
 """
 
@@ -33,13 +33,13 @@ from guss.validation import build, checked, convert, types_of
 
 T = TypeVar("T", bound=AgentSettings)
 UNKNOWN_EPISODES = 3
-"""Random episodes at the start where reward and cost are not known: what is safe must have been met, too."""
+"""Random episodes at the start if the reward is learned: the data must have safe steps, too."""
 _TABLES = {"model": dict[str, Any], "fit": dict[str, Any], "methods": dict[str, dict[str, Any]]}
 _PLAIN = {name: kind for name, kind in types_of(RunSettings).items() if name not in ("method", "model", *NESTED)}
 
 
 def checked_preset(preset: Any) -> dict[str, Any]:
-    """A preset with the types that its entries must have; whatever else it holds raises GussError."""
+    """A preset, whose entries are converted to their types; unknown or invalid entries raise GussError."""
     found = checked(_PLAIN | _TABLES, preset, "preset", "the preset")
     for name in found.get("methods", {}):
         check_method(name)
@@ -47,16 +47,16 @@ def checked_preset(preset: Any) -> dict[str, Any]:
 
 
 def preset_for(preset: Any, task: Task) -> dict[str, Any]:
-    """A preset with more random episodes at the start, if the task's reward is learned and the preset does not say."""
+    """A preset with more random episodes at the start, if the reward is learned and the preset does not set them."""
     more = {"initial_episodes": UNKNOWN_EPISODES} if "reward" in task.unknown else {}
     return more | checked_preset(preset)
 
 
 def settings_from(cls: type[T], preset: Any, method: str, **chosen: Any) -> T:
-    """Settings of a method from a preset; what is chosen comes before it, and None where a setting may be None.
+    """Settings of a method from a preset; `chosen` settings override it, and None only if a setting may be None.
 
-    A policy has defaults of its own, and no margin for plans. `method_settings`, `model_settings` and `fit` among the
-    chosen are tables of settings.
+    A policy has its own defaults, and no margin for plans. `method_settings`, `model_settings` and `fit` in `chosen`
+    are dicts of settings.
     """
     check_method(method)  # before anything else
     preset, names = checked_preset(preset), types_of(cls)
@@ -99,9 +99,9 @@ def settings_from(cls: type[T], preset: Any, method: str, **chosen: Any) -> T:
 
 
 def _model(tables: Iterable[dict[str, Any]], name: str) -> tuple[str, dict[str, Any]]:
-    """The model that tables name, and its settings; later tables come first.
+    """The model that the dicts name, and its settings; later dicts override earlier ones.
 
-    A table that names another model drops the settings of the one before that the new one does not have.
+    If a dict names another model, earlier settings that this model does not have are dropped.
     """
     found: dict[str, Any] = {}
     for table in tables:
@@ -113,5 +113,5 @@ def _model(tables: Iterable[dict[str, Any]], name: str) -> tuple[str, dict[str, 
 
 
 def _table(values: Any, what: str) -> dict[str, Any]:
-    """A table of settings; None is an empty one."""
+    """A dict of settings; None: an empty dict."""
     return {} if values is None else convert(values, dict[str, Any], what)

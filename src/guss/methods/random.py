@@ -1,4 +1,4 @@
-"""Random actions: what every method must beat (the dashed line of Fig. 3)."""
+"""Random actions: the baseline of all methods (the dashed line of Fig. 3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from guss.types import Trajectory
 
 
 class RandomActions(Method):
-    """Uniform random actions, each drawn on its own; nothing is learned."""
+    """Independent uniform random actions; nothing is learned."""
 
     phase: ClassVar[str] = "random"
     explores_first: ClassVar[bool] = True

@@ -1,11 +1,11 @@
 """SAC, soft actor-critic (Haarnoja 2018b, "Soft actor-critic algorithms and applications").
 
 Two critics learn Q by the target of eqs. 3 and 5, r + γ (min_i Q̄_i(s', a') − α log π(a'|s')), the actor maximises
-min_i Q_i(s, a) − α log π(a|s) (eq. 9), and α follows the entropy towards −dim(a) (eq. 18). Q̄ follow Q slowly (τ).
+min_i Q_i(s, a) − α log π(a|s) (eq. 9), and α moves the entropy towards −dim(a) (eq. 18). Q̄ follow Q slowly (τ).
 
-Deviation: a whole episode is played, then as many updates are made as it had steps (times `updates`), instead of one
-after every step. Observations are standardised by what was seen so far, and rewards measured in units of the range that
-was seen, since returns here are in the hundreds and nets start near zero; α is learned, so that changes no optimum.
+Deviation: after every whole episode there are as many updates as it had steps (times `updates`), instead of one update
+after every step. Observations are standardised by running statistics, and rewards divided by their observed range,
+since returns here are in the hundreds and nets start near zero; α is learned, so that changes no optimum.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SacNets(NamedTuple):
 
 
 class SacState(NamedTuple):
-    """What SAC has learned, and all it has seen."""
+    """The nets of SAC, running statistics of observations, and the replay buffer."""
 
     nets: SacNets
     scale: Running
@@ -52,19 +52,19 @@ class SacState(NamedTuple):
 
 
 class Rewards(NamedTuple):
-    """What rewards were seen."""
+    """The range of observed rewards."""
 
     low: Float[Array, ""]
     high: Float[Array, ""]
 
     @property
     def unit(self) -> Float[Array, ""]:
-        """By which rewards are divided for the nets."""
+        """The nets learn rewards divided by this."""
         return jnp.maximum(self.high - self.low, 1e-6)
 
 
 def squashed(outputs: Float[Array, "*lead M"], noise: Float[Array, "*lead A"]) -> tuple[Array, Array]:
-    """A draw of tanh(N(mean, std)) in ±1, and its log density (app. C)."""
+    """A sample of tanh(N(mean, std)) in ±1, and its log density (app. C)."""
     mean, raw = jnp.split(outputs, 2, axis=-1)
     low, high = LOG_STD
     log_std = low + 0.5 * (high - low) * (jnp.tanh(raw) + 1.0)
@@ -89,14 +89,14 @@ def minibatch(obs: Any, action: Any, reward: Any, next_obs: Any, ended: Any, uns
 def target_of(
     batch: Trajectory, soft_value: Float[Array, "N"], gamma: float, violation_value: Float[Array, ""]
 ) -> Float[Array, "N"]:
-    """What Q is to become: r + γ V(s'), or `violation_value` for a transition that is unsafe, whatever follows."""
+    """The target of Q: r + γ V(s'), or `violation_value` for an unsafe transition, whatever follows."""
     ahead = jnp.where(batch.terminated, 0.0, soft_value)
     return jnp.where(unsafe_of(batch) > 0.0, violation_value, batch.reward + gamma * ahead)
 
 
 @register_method("sac", paper="not in it")
 class Sac(PolicyMethod):
-    """Soft actor-critic: reward alone, from everything seen so far."""
+    """Soft actor-critic: maximises the reward, ignores cost, learns from all transitions so far."""
 
     name = "sac"
     explores_first = True
@@ -104,18 +104,18 @@ class Sac(PolicyMethod):
     seed_by_seed = True
     defaults = {"episodes": 50}  # noqa: RUF012
 
-    hidden: tuple[int, ...] = setting((256, 256), "Layers of the actor and of both critics, ReLU.")
-    rate: float = setting(3e-4, "Learning rate of all of them and of α.")
+    hidden: tuple[int, ...] = setting((256, 256), "Hidden layers (ReLU) of the actor and of both critics.")
+    rate: float = setting(3e-4, "Learning rate of the actor, both critics and α.")
     gamma: float = setting(0.99, "Discount.")
-    tau: float = setting(0.005, "How fast the target critics follow.")
+    tau: float = setting(0.005, "Share by which target critics move to the critics in an update.")
     batch: int = setting(256, "Transitions in an update.")
-    updates: float = setting(1.0, "Updates for every step.")
+    updates: float = setting(1.0, "Updates per step.")
 
     def __check_init__(self) -> None:
         self.check_ranges(rate="(0, inf)", updates="(0, inf)", gamma="(0, 1)", tau="(0, 1]")
         if self.updates * self.task.episode_length > MAX_INT:
-            raise GussError(f"{self.name}: an episode has at most {MAX_INT} updates, got {self.updates} for every step")
-        check_buffer(f"{self.name}: its episodes", self.task, self.capacity)
+            raise GussError(f"{self.name}: an episode has at most {MAX_INT} updates, got {self.updates} per step")
+        check_buffer(f"the replay buffer of {self.name}", self.task, self.capacity)
 
     @property
     def num_updates(self) -> int:
@@ -167,7 +167,7 @@ class Sac(PolicyMethod):
     # ------------------------------------------------------------------------------------------------ acting
 
     def draw(self, nets: SacNets, scale: Running, obs: Float[Array, "D"], noise: Float[Array, "A"]) -> Array:
-        """An action by the policy as it is."""
+        """The policy's action, with given noise."""
         outputs = apply_net(nets.actor, scale.standardised(obs), jax.nn.relu)
         return self.task.actions.from_unit(squashed(outputs, noise)[0])
 
@@ -175,7 +175,7 @@ class Sac(PolicyMethod):
         return state._replace(data=())
 
     def act(self, state: Any, carry: PyTree, obs: Float[Array, "D"], key: PRNGKeyArray) -> Acted:
-        """A draw from the policy; its mean once learning is over, as SAC is evaluated."""
+        """A sample from the policy; its mean after learning, as in SAC's evaluation."""
         shape = self.task.actions.shape
         noise = jnp.zeros(shape) if self.greedy else jax.random.normal(key, shape)
         return self.draw(state.nets, state.scale, obs, noise), carry, ()
@@ -189,7 +189,7 @@ class Sac(PolicyMethod):
         return SacState(self.first_nets(key), Running(jnp.zeros(()), ends.obs_shift, ends.obs_scale**2), data)
 
     def remember(self, state: Any, trajectory: Trajectory) -> Any:
-        """The state with one more episode's transitions."""
+        """Add the transitions of one episode to the replay buffer."""
         one: Trajectory = jax.tree.map(lambda x: x[0], trajectory._replace(aux=()))
         outcomes = jnp.concatenate([one.reward[:, None], one.cost, ended_of(one)[:, None].astype(jnp.float32)], axis=1)
         count = jnp.sum(one.valid, dtype=jnp.int32)
@@ -198,13 +198,13 @@ class Sac(PolicyMethod):
         return state._replace(data=append(state.data, more), scale=scale)
 
     def rewards(self, data: Data) -> Rewards:
-        """The range of rewards seen so far."""
+        """The range of rewards observed so far."""
         assert data.outcomes is not None
         real, reward = jnp.arange(len(data.use)) < data.filled, data.outcomes[:, 0]
         return Rewards(jnp.min(jnp.where(real, reward, jnp.inf)), jnp.max(jnp.where(real, reward, -jnp.inf)))
 
     def real_batch(self, state: Any, rows: Array, unit: Float[Array, ""]) -> Trajectory:
-        """Transitions of the system itself."""
+        """Transitions of the real system."""
         data, outcomes = state.data, state.data.outcomes[rows]
         return minibatch(
             obs=state.scale.standardised(data.obs[rows]),
@@ -217,7 +217,7 @@ class Sac(PolicyMethod):
         )
 
     def update(self, state: SacState, trajectory: Trajectory, key: PRNGKeyArray) -> Learned:
-        """Remember the episode, then learn from all that is remembered."""
+        """Add the episode to the replay buffer, then learn from the buffer."""
         state = self.remember(state, trajectory)
         unit = self.rewards(state.data).unit
 

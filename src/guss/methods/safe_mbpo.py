@@ -6,12 +6,12 @@ start at observed states and follow the policy in the model. A transition that e
 
     −C / (1 − γ),    C = (r_max − r_min) / γ^H − r_max    (their eq. 3 and theorem 3.3; bounds of r: observed)
 
-as if reward were −C for ever after; a branch stops there. With that C, a policy that can stay safe for H more steps has
-a higher value than one that cannot.
+as if every later reward were −C; a branch stops there. With that C, a policy that can stay safe for H more steps has a
+higher value than one that cannot.
 
 Deviations: here a violation is soft, so the real episode continues after it (as in the GuSS paper). Branches are
-recreated with the current policy every `updates_per_round` updates; there is no buffer of older ones. A branch keeps to
-one member of the ensemble. Whole episodes, and units of reward: see sac.py.
+recreated with the current policy every `updates_per_round` updates; there is no buffer of older ones. A branch stays
+with one member of the ensemble. For updates after whole episodes and units of reward, see sac.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from guss.types import Model, Rollout, Trajectory, setting
 
 
 class SafeMbpoState(NamedTuple):
-    """What Safe-MBPO has learned, and all it has seen."""
+    """The state of SAC, and the model; `fresh`: the untrained model."""
 
     nets: SacNets
     scale: Running
@@ -69,11 +69,11 @@ class SafeMbpo(Sac):
     )
     fit: FitSettings = eqx.field(static=True, kw_only=True, default=FitSettings())
     batch: int = setting(128, "Transitions in an update.")
-    updates: float = setting(10.0, "Updates for every step.")
-    horizon: int = setting(10, "H: steps of a branch, and of the penalty.")
-    branches: int = setting(200, "Branches at a time.")
+    updates: float = setting(10.0, "Updates per step.")
+    horizon: int = setting(10, "H: steps of a branch, also in the penalty C.")
+    branches: int = setting(200, "Parallel branches.")
     updates_per_round: int = setting(20, "Updates with the same branches.")
-    real_share: float = setting(0.1, "Share of a batch that the system itself went through.")
+    real_share: float = setting(0.1, "Share of a batch that are transitions of the real system.")
 
     def __check_init__(self) -> None:
         whole = {name: "[1, inf)" for name in ("horizon", "branches", "updates_per_round")}
@@ -82,7 +82,7 @@ class SafeMbpo(Sac):
         MAX_PLAN_STEPS.check(what, self.horizon * self.branches)
 
     def init(self, key: PRNGKeyArray) -> Any:
-        """Untrained nets, an untrained model, nothing seen."""
+        """Untrained nets, an untrained model, an empty replay buffer."""
         first: SacState = super().init(key)
         model = make_model(self.model, self.task, jax.random.fold_in(key, streams.POLICY_MODEL), self.model_settings)
         return SafeMbpoState(*first, model, model)
@@ -92,7 +92,7 @@ class SafeMbpo(Sac):
         return -penalty(rewards, self.gamma, self.horizon) / (1.0 - self.gamma)
 
     def imagine(self, state: SafeMbpoState, nets: SacNets, unit: Float[Array, ""], key: PRNGKeyArray) -> Trajectory:
-        """Branches from states seen, by the policy in the model; steps after a violation weigh nothing."""
+        """Branches from observed states, by the policy in the model; steps after a violation are not valid."""
         particles = Particles.of(state.model)
         each = -(-self.branches // particles.count)
         key_starts, key_model, key_policy = jax.random.split(key, 3)
@@ -174,7 +174,7 @@ class SafeMbpo(Sac):
         return self.update_alone(state, trajectory, key)
 
     def update_all(self, states: SafeMbpoState, trajectory: Trajectory, keys: Key[Array, "S"]) -> Learned:
-        """Remember, fit the models of all seeds, then train in them."""
+        """Store the transitions, fit the models of all seeds, then train in them."""
         again = jnp.any(states.data.filled > 0)
         states = _remember_all(self, states, trajectory)
         unknown = self.task if self.task.unknown else None

@@ -1,10 +1,11 @@
-"""Settings of agents and runs: each is a field of a dataclass, from which its flag, its entry in a preset and in a
-stored config, and its row in a table follow."""
+"""Settings of agents and runs: dataclass fields, from which flags, entries of presets and stored configs, and
+documentation tables are derived."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,22 +13,39 @@ from guss.collect.exploration import EXPLORE
 from guss.errors import GussError, UnknownNameError
 from guss.method import Method
 from guss.methods import METHODS, check_method, method_class
-from guss.models.settings import declared_settings, model_class, settings_for
+from guss.models.settings import (
+    ENSEMBLE,
+    ModelSettings,
+    declared_settings,
+    model_class,
+    settings_class,
+    settings_for,
+)
 from guss.models.training import FitSettings
 from guss.planners import PLANNERS, check_plan_size, checked_settings
 from guss.task import LEARNABLE, Task
+from guss.types import settings_of
 from guss.validation import changed_fields, check_fields, check_ranges, types_of
 
 MOST_FIRST_STEPS = 200
-"""Random steps at the start that are enough where a user does not say how many."""
+"""Random steps at the start that are enough by default."""
 
 
 NESTED = ("method_settings", "model_settings", "fit")
 """Fields that hold a dataclass of settings."""
 
 
+def unused_model_settings(name: str) -> list[str]:
+    """Settings without effect on the model `name`, which learns nothing: those of networks and of their ensemble."""
+    model = model_class(name)
+    names = types_of(settings_class(model))
+    own = settings_of(model) if model.Settings in (None, ModelSettings) else {*names} - {*ENSEMBLE}
+    unused = [f"model_settings.{each}" for each in names if each not in own]
+    return unused if len(unused) < len(names) else ["model_settings"]
+
+
 def settings_of_method(name: str, values: Any) -> Any:
-    """Settings of the method `name` as a dataclass: from a table, or from another method's settings."""
+    """Settings of the method `name` as a dataclass: from a dict, or from another method's settings."""
     check_method(name)
     cls: Any = METHODS[name].item if name in METHODS.names() else PLANNERS[name].item
     declared = declared_settings(cls)
@@ -39,7 +57,7 @@ def settings_of_method(name: str, values: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentSettings:
-    """Everything that decides how an agent behaves, but for its seed.
+    """All settings that determine an agent's behaviour, except its seed.
 
     Raises:
         GussError: a value is not allowed.
@@ -60,27 +78,27 @@ class AgentSettings:
     budget: int = 100
     """M: plans evaluated per step."""
     initial_episodes: int = 1
-    """Random episodes at the start (3 where the reward is learned and no preset says otherwise); an Agent with an
-    `initial_policy` acts with that instead."""
+    """Random episodes at the start (3 if the reward is learned and no preset sets them); an Agent with an
+    `initial_policy` uses it instead."""
     initial_steps: int | None = None
-    """Least number of steps in these episodes: where episodes end early, more of them are random. None: as many as
-    full-length episodes have, but at most 200."""
+    """Minimum number of steps in the random episodes at the start: if episodes end early, more are random. None: as
+    many as full-length episodes have, but at most 200."""
     explore: str = "smooth"
     """How random actions are drawn: smooth (temporally correlated) or iid (independent, as in the paper). The method
-    random always draws independent ones."""
+    random always draws independent actions."""
     planning_margin: float | dict[str, float] = 0.0
-    """Plan with limits that are stricter by this much, in the unit of the constraint; steps are scored with the limits
-    as they are. One number for all constraints, or a name and a number for each."""
+    """Plan with limits that are stricter by this much, in the unit of the constraint; steps are scored with the
+    original limits. One number for all constraints, or a dict of names and numbers."""
     learned: tuple[str, ...] = ()
-    """What to learn although the Task knows it: reward, cost, behaviour."""
+    """Outcomes to learn although the Task defines them: reward, cost, behaviour."""
     hard: tuple[str, ...] = ()
     """Constraints that are hard limits: a violation ends the episode, and is worse than any soft one in a plan."""
     unknown_unsafe: bool = False
-    """Count predicted states far from all training data as unsafe."""
+    """Treat predicted states far from all training data as unsafe."""
     method_settings: Any = field(default_factory=dict)
-    """Settings of the method itself: a table, which becomes a dataclass with the settings that the method declares."""
+    """Settings of the method itself: a dict, converted to a dataclass with the settings that the method declares."""
     model_settings: Any = field(default_factory=dict)
-    """Settings of the model: a table, which becomes the dataclass of that model's settings."""
+    """Settings of the model: a dict, converted to the dataclass of that model's settings."""
     fit: FitSettings = field(default_factory=FitSettings)
     """How the model is trained."""
 
@@ -93,12 +111,12 @@ class AgentSettings:
         check_ranges(self, "settings", initial_episodes="[0, inf)", initial_steps="[0, inf)")
         check_plan_size(self.horizon, self.budget, model_settings.num_particles)
         if self.planning_margin == {}:
-            raise GussError("settings.planning_margin must be a number, or names of constraints and numbers; got none")
+            raise GussError("settings.planning_margin must be a number, or numbers by constraint name; got {}")
         if self.explore not in EXPLORE:
             raise UnknownNameError("way to explore", self.explore, EXPLORE)
         for name in self.learned:
             if name not in LEARNABLE:
-                raise UnknownNameError("thing to learn:", name, LEARNABLE)
+                raise UnknownNameError("outcome to learn:", name, LEARNABLE)
 
     @property
     def method_class(self) -> type[Method]:
@@ -107,7 +125,7 @@ class AgentSettings:
 
     @property
     def is_policy(self) -> bool:
-        """Whether the method is not a planner: it has no horizon and no budget."""
+        """Whether the method is a policy, not a planner: it has no horizon and no budget."""
         return self.method in METHODS.names()
 
     @property
@@ -125,18 +143,18 @@ class AgentSettings:
         return self.plans and model_class(self.model).learns()
 
     def is_random(self, episode: int, steps: int, episode_length: int) -> bool:
-        """Whether an episode's actions are random ones, after so many `steps` in the episodes before it."""
+        """Whether an episode's actions are random; `steps`: number of steps in the episodes before it."""
         whole = min(self.initial_episodes * episode_length, MOST_FIRST_STEPS)
         enough = whole if self.initial_steps is None else self.initial_steps
         first = episode < self.initial_episodes or steps < enough
         return self.acts_randomly or (self.method_class.explores_first and first)
 
     def explores(self) -> str:
-        """How random actions follow each other: the random method draws each on its own."""
+        """How random actions are drawn: as `explore` specifies, but independently by the method random."""
         return "iid" if self.acts_randomly else self.explore
 
     def tasks(self, task: Task) -> tuple[Task, Task]:
-        """The task by which steps are judged, and the one by which plans are."""
+        """The task that scores steps, and the task that scores plans."""
         task = task.with_hard(self.hard)
         if self.learns:
             task = task.with_end()
@@ -146,7 +164,7 @@ class AgentSettings:
         return task, planned.replace(unknown_unsafe=True) if self.unknown_unsafe else planned
 
     def check_parameters_of(self, task: Task, name: str, parameters: dict[str, Any]) -> None:
-        """Whether there are parameters, and plans use those of the constraint; an unknown name is an error too."""
+        """Raise if there are no parameters, the name is unknown, or plans do not use the constraint's parameters."""
         if not parameters:
             raise GussError(f"set_constraint({name!r}) changes nothing: give parameters, such as limit=0.4")
         known = {c.name: c for c in task.constraints}
@@ -159,37 +177,57 @@ class AgentSettings:
             )
 
     @property
-    def unused(self) -> set[str]:
-        """Settings that the method does not use: they are not stored."""
-        if not self.is_policy:
-            return set()
-        unused = {"horizon", "budget"}
-        if not self.method_class.model_based:
-            unused |= {"model", "model_settings", "fit"}
-        if not self.method_class.explores_first:
-            unused |= {"initial_episodes", "initial_steps", "explore"}
-        return unused
+    def unused(self) -> dict[str, str]:
+        """Settings without effect, each with the reason; `model_settings.hidden` is one of the model.
+
+        They are not stored, and `guss run` refuses their flags.
+        """
+        cls, name, found = self.method_class, self.method, dict[str, str]()
+        if not cls.plans:
+            found |= dict.fromkeys(("horizon", "budget", "unknown_unsafe", "overlap"), f"{name} does not plan")
+        if not cls.model_based:
+            found |= dict.fromkeys(("model", "model_settings", "fit"), f"{name} learns no model")
+        elif cls.plans and not self.learns:
+            unused = ("fit", *unused_model_settings(self.model))
+            found |= dict.fromkeys(unused, f"the model {self.model} learns nothing")
+        if self.acts_randomly:
+            unused = ("method_settings", "initial_episodes", "initial_steps", "explore", "learned", "planning_margin")
+            found |= dict.fromkeys((*unused, "target"), f"all actions of {name} are random")
+        elif not cls.explores_first:
+            unused = ("initial_episodes", "initial_steps", "explore")
+            found |= dict.fromkeys(unused, f"{name} has no random episodes at the start")
+        return found
 
     def arguments(self) -> dict[str, Any]:
         """As keyword arguments of `Agent`."""
         return {name: value for name, value in dataclasses.asdict(self).items() if name in types_of(AgentSettings)}
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, to be stored: all that the method uses."""
+        """The settings that the method uses, as plain data to be stored."""
         return self._plain(dataclasses.asdict(self))
 
     def changed(self) -> dict[str, Any]:
-        """The same without what has its default value: settings that are added later do not change it."""
+        """The same without default values, so that settings added later do not change it."""
         return self._plain(changed_fields(self))
 
     def _plain(self, values: dict[str, Any]) -> dict[str, Any]:
-        left_out = self.unused | {each.name for each in dataclasses.fields(self) if not each.compare}
-        return json.loads(json.dumps({name: value for name, value in values.items() if name not in left_out}))
+        left_out = {*self.unused, *(each.name for each in dataclasses.fields(self) if not each.compare)}
+        return json.loads(json.dumps(without(values, left_out)))
+
+
+def without(values: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """A table without the named entries; `fit.batch` names the entry `batch` of its table `fit`."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = [each.removeprefix(f"{name}.") for each in names if each.startswith(f"{name}.")]
+        if name not in names:
+            found[name] = without(value, inner) if inner and isinstance(value, dict) else value
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(AgentSettings):
-    """Everything that decides a run's outcome, but for its seeds and logged data.
+    """All settings that determine a run's outcome, except its seeds and logged data.
 
     Raises:
         GussError: as AgentSettings does.
@@ -204,16 +242,16 @@ class RunSettings(AgentSettings):
     episodes: int = 50
     """At most this many episodes, random ones included. With --resume: extend the run to this many in all."""
     target: float | None = None
-    """Stop after a planned episode whose mean reward, over all seeds, reaches this. With --resume: another target, or
+    """Stop after a planned episode whose mean reward, over all seeds, reaches this. With --resume: a new target, or
     inf for none."""
     episode_length: int | None = None
-    """Steps of an episode, where a custom environment has no time limit."""
+    """Steps of an episode, if a custom environment has no time limit."""
     without_cost: bool = False
-    """A custom environment reports no cost: nothing is unsafe."""
+    """The custom environment reports no cost: nothing is unsafe."""
     step_timeout: float = 60.0
-    """Seconds that a step of an environment may take; beyond that its episode is abandoned, not the run."""
+    """Maximum duration of an environment's step in seconds; a longer step ends its episode, not the run."""
     env_process: bool = False
-    """Each environment in its own process, which is killed where a step hangs, and may crash without ending the run;
+    """Run each environment in its own process, which is killed if a step hangs, and may crash without ending the run;
     otherwise in a thread. Results are the same."""
     overlap: bool = False
     """On a slow custom environment: plan for one half of the seeds while the environments of the other half step."""
@@ -223,5 +261,5 @@ RENAMED = {"planner": "method_settings", "net": "model_settings"}
 
 
 def current_names(settings: dict[str, Any]) -> dict[str, Any]:
-    """Stored settings under the names that they have now."""
+    """Stored settings under their current names."""
     return {RENAMED.get(name, name): value for name, value in settings.items()}

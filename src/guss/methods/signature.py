@@ -1,4 +1,4 @@
-"""What a learned state depends on in its task: it fits any system with the same signature, whatever its name."""
+"""The signature of a task: a learned state is valid for any system with the same signature, whatever its name."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ACTIONS = {
     "ordered": bool,
 }
 TOLERANCE = 1e-5
-"""Relative difference up to which action bounds are the same, as after a cast to float32."""
+"""Relative difference up to which action bounds are equal; a cast to float32 may cause it."""
 
 
 def signature(planned: Task) -> dict[str, Any]:
-    """What a model depends on in a task as plans see it, as plain data; its name is not part of it."""
+    """The properties of a planning task that a model depends on, as plain data, without its name."""
     return {
         "observation size": planned.observations.size,
         "actions": _plain_actions(planned.actions),
@@ -44,7 +44,7 @@ def signature(planned: Task) -> dict[str, Any]:
 
 
 def check_signature(what: str, stored: dict[str, Any], planned: Task) -> None:
-    """Raise a GussError that names what differs between a stored signature and a task as plans see it."""
+    """Raise a GussError that lists the differences between a stored signature and a planning task."""
     mine = signature(planned)
     different = [
         f"{name} {_in_words(stored[name])}, task {planned.name!r} has {_in_words(mine[name])}"
@@ -58,10 +58,10 @@ def check_signature(what: str, stored: dict[str, Any], planned: Task) -> None:
 
 
 def with_stored_end(task: Task, stored: dict[str, Any], path: Path) -> Task:
-    """The task with the end of episodes learned if the stored model has learned it: it is no property of the system."""
+    """The task, with the end of episodes learned if and only if the stored model learned it."""
     knows = END in stored["learned outcomes"]
     if task.learns_end and not knows:
-        warn(f"the model in {path} does not know when the system ends an episode early, so plans ignore it")
+        warn(f"the model in {path} does not predict early ends of episodes, so plans ignore them")
     return task.replace(learns_end=knows) if bool(task.learns_end) != knows else task
 
 

@@ -1,8 +1,8 @@
-"""TRPO, trust-region policy optimisation (Schulman 2015): one step an iteration, within KL ≤ δ.
+"""TRPO, trust-region policy optimisation (Schulman 2015): one step per iteration, within KL ≤ δ.
 
 The step is found by conjugate gradients on products with the Fisher matrix H (trust_region.py); backtracking accepts
-the first of x, 0.8 x, … that keeps KL ≤ δ and gains. As in Safety Gym's starter agents, H has 0.1 of the identity
-added; on_policy.py lists the deviations from them.
+the first of x, 0.8 x, … that keeps KL ≤ δ and improves the objective. As in Safety Gym's starter agents, 0.1 times the
+identity is added to H; on_policy.py lists the deviations from them.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from guss.methods.trust_region import Product, Vector, backtrack, trpo_step
 from guss.types import Trajectory, setting
 
 Proposal = tuple[Vector, Callable[[Vector], Bool[Array, ""]], dict[str, Array]]
-"""A step x of the policy's weights, whether weights on the way are acceptable, and what to log."""
+"""A step x of the policy's weights, a test whether weights along it are acceptable, and metrics."""
 
 
 @register_method("trpo", paper="not in it")
 class Trpo(OnPolicy):
-    """Trust-region policy optimisation: reward alone."""
+    """Trust-region policy optimisation: maximises the reward, ignores cost."""
 
     name = "trpo"
     cg_steps: int = setting(10, "Steps of conjugate gradients.")
-    damping: float = setting(0.1, "Of the identity, added to the Fisher matrix.")
-    shrink: float = setting(0.8, "By how much a step that is not accepted is shortened.")
-    tries: int = setting(10, "How often.")
+    damping: float = setting(0.1, "Multiple of the identity that is added to the Fisher matrix.")
+    shrink: float = setting(0.8, "Factor by which a rejected step is shortened.")
+    tries: int = setting(10, "Maximum number of steps that are tried.")
 
     def __check_init__(self) -> None:
         self.check_ranges(cg_steps="[1, inf)", tries="[1, inf)", damping="[0, inf)", shrink="(0, 1)")
 
     def update(self, state: OnPolicyState, trajectory: Trajectory, key: PRNGKeyArray) -> Learned:
-        """One iteration: a step of the policy, then the value functions learn."""
+        """One iteration: update the policy, then the value functions."""
         rows, errors = self.rows(state, trajectory)
         flat, unravel = ravel_pytree(state.policy)
         before = state.policy.choice(rows.obs)
@@ -52,7 +52,7 @@ class Trpo(OnPolicy):
             return mean_of(ratio * advantage, rows.weight)
 
         def divergence(weights: Vector) -> Float[Array, ""]:
-            """KL of the old policy from the new, on average."""
+            """Mean KL(old ‖ new)."""
             policy: Policy = unravel(weights)
             return mean_of(policy.kl(before, policy.choice(rows.obs)), rows.weight)
 
@@ -83,7 +83,7 @@ class Trpo(OnPolicy):
         return self.learn_scale(state, trajectory), metrics | errors
 
     def step(self, flat: Vector, product: Product, gain: Any, loss: Any, cost: Float[Array, ""]) -> Proposal:
-        """The step to take, or a part of it."""
+        """The proposed step, to be shortened if it is not acceptable."""
         now = gain(flat)
         x = trpo_step(product, jax.grad(gain)(flat), self.target_kl, self.cg_steps)
         return x, lambda there: gain(there) >= now, {}

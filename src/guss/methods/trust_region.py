@@ -2,7 +2,7 @@
 
     maximise  g·x    subject to    c + b·x ≤ 0,    ½ x·Hx ≤ δ
 
-H is only ever multiplied with a vector; its inverse is applied by conjugate gradients. CPO's step has a closed form in
+H is only multiplied by vectors; its inverse is applied by conjugate gradients. CPO's step has a closed form in
 two dual variables, λ of the trust region and ν of the constraint, once H⁻¹g and H⁻¹b are known.
 """
 
@@ -22,17 +22,17 @@ TINY = 1e-8
 
 
 def conjugate_gradient(product: Product, target: Vector, steps: int) -> Vector:
-    """x with Hx ≈ target, after `steps` steps; stops where the residual is gone."""
+    """x with Hx ≈ target, after at most `steps` steps; stops when the residual vanishes."""
     return jax.scipy.sparse.linalg.cg(product, target, tol=0.0, atol=TINY, maxiter=steps)[0]
 
 
 class Step(NamedTuple):
-    """Where to go, and which case of the analysis it was."""
+    """A step, and its case of the analysis."""
 
     x: Vector
     case: Float[Array, ""]
-    """4: no constraint in sight; 3: the whole trust region is safe; 2: safe now, the boundary cuts the region; 1: not
-    safe now, but safety is within reach; 0: it is not, so the step is towards safety alone."""
+    """4: safe, and the cost does not change; 3: the whole trust region is safe; 2: safe now, a part of the region is
+    not; 1: unsafe now, a part of the region is safe; 0: no part is, so the step only reduces the cost."""
     lam: Float[Array, ""]
     nu: Float[Array, ""]
 
@@ -44,17 +44,17 @@ def trpo_step(product: Product, g: Vector, delta: float, steps: int) -> Vector:
 
 
 def cpo_step(product: Product, g: Vector, b: Vector, c: Float[Array, ""], delta: float, steps: int) -> Step:
-    """The whole case analysis of CPO, as one expression: every case is computed, one is taken."""
+    """The whole case analysis of CPO, as one expression: every case is computed, one is selected."""
     v = conjugate_gradient(product, g, steps)
     w = conjugate_gradient(product, b, steps)
     q, r, s = g @ v, g @ w, b @ w
     flat = (b @ b <= TINY) & (c < 0.0)
     safe_s = jnp.maximum(s, TINY)
-    big_a = jnp.maximum(q - r**2 / safe_s, 0.0)  # not negative, by Cauchy and Schwarz
+    big_a = jnp.maximum(q - r**2 / safe_s, 0.0)  # not negative, by Cauchy–Schwarz
     big_b = 2.0 * delta - c**2 / safe_s
     case = jnp.where(flat, 4.0, jnp.where(c < 0.0, jnp.where(big_b < 0.0, 3.0, 2.0), jnp.where(big_b >= 0.0, 1.0, 0.0)))
 
-    # λ maximises the dual: one function where the constraint binds (λc + r > 0), another where it does not.
+    # λ maximises the dual: one function if the constraint binds (λc + r > 0), another if it does not.
     free = jnp.sqrt(q / (2.0 * delta))
     bound = jnp.sqrt(big_a / jnp.maximum(big_b, TINY))
     edge = -r / jnp.where(jnp.abs(c) < TINY, jnp.where(c < 0.0, -TINY, TINY), c)
@@ -63,7 +63,7 @@ def cpo_step(product: Product, g: Vector, b: Vector, c: Float[Array, ""], delta:
     loose = jnp.where(c < 0.0, jnp.maximum(free, one_side), jnp.minimum(free, one_side))
     dual_binding = -0.5 * (big_a / jnp.maximum(binding, TINY) + big_b * binding) + r * c / safe_s
     dual_loose = -0.5 * (q / jnp.maximum(loose, TINY) + 2.0 * delta * loose)
-    empty = edge <= 0.0  # then one of the two has no λ at all
+    empty = edge <= 0.0  # then one of the two has no λ
     dual_binding = jnp.where(empty & (c < 0.0), -jnp.inf, dual_binding)
     dual_loose = jnp.where(empty & (c >= 0.0), -jnp.inf, dual_loose)
     lam = jnp.where(dual_binding >= dual_loose, binding, loose)

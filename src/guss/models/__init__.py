@@ -1,6 +1,6 @@
-"""Models predict what will happen. The oracle is a task's own dynamics; the others are learned.
+"""Models predict next states. The oracle is a task's true dynamics; all other models are learned.
 
-Write your own: subclass `guss.Model`, decorate it with `@register_model("my-model")`.
+Custom models: subclass `guss.Model` and decorate the class with `@register_model("my-model")`.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Calibration and evaluation of trained outcome nets, on what was held out."""
+"""Calibration and evaluation of trained outcome nets on held-out rows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CALIBRATION_STEPS = 12
 def finish_outcomes(
     nets: OutcomeNets, targets: Float[Array, "rows O"], data: Data, key: PRNGKeyArray, settings: FitSettings
 ) -> tuple[OutcomeNets, OutcomeReport]:
-    """Calibrate and evaluate a set of trained nets on what was held out; `key` as for `train_outcomes`."""
+    """Calibrate and evaluate a set of trained nets on held-out rows; `key` as for `train_outcomes`."""
     training, held_out = split_rows(data, settings)
     events = (targets[:, int(nets.rewarded) :] > 0.0).astype(jnp.float32)
     weight, still = event_weight(events, training), blur(data, key, settings)
     odds = nets.log_odds(nets.outputs(jax.vmap(nets.inputs)(data.obs, data.action, data.next_obs), still))
-    # Trained as if events were `weight` times as frequent: take that back, then calibrate on what was held out.
+    # Training weighted events by `weight`: undo that shift of the log odds, then calibrate on held-out rows.
     slope, offset = jax.vmap(_calibrated, (0, 1, None))(odds - jnp.log(weight)[:, None], events, held_out)
     nets = eqx.tree_at(lambda n: (n.slope, n.offset), nets, (slope, offset - slope * jnp.log(weight)))
     return nets, _evaluated(nets, data, targets, held_out, still)
@@ -32,9 +32,9 @@ def finish_outcomes(
 def _calibrated(
     odds: Float[Array, "rows"], event: Float[Array, "rows"], use: Bool[Array, "rows"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Platt's scaling: slope and offset of the log odds that fit the rows best, by Newton's method.
+    """Platt scaling: slope and offset of the log odds that fit the rows best, by Newton's method.
 
-    A normal prior of deviation 1 around (1, 0) keeps them where few events, or none, were held out.
+    A normal prior of standard deviation 1 around (1, 0) regularises them if few or no events were held out.
     """
     features = jnp.stack([odds, jnp.ones_like(odds)], axis=1)
     prior = jnp.asarray([1.0, 0.0])
@@ -43,7 +43,7 @@ def _calibrated(
         chance = jax.nn.sigmoid(features @ point)
         gradient = features.T @ jnp.where(use, chance - event, 0.0) + point - prior
         curvature = (features * jnp.where(use, chance * (1.0 - chance), 0.0)[:, None]).T @ features + jnp.eye(2)
-        (a, b), (c, d) = curvature  # solved by hand: for two unknowns a general solver takes a second to compile
+        (a, b), (c, d) = curvature  # solved by hand: a general solver takes a second to compile
         step = jnp.stack([d * gradient[0] - b * gradient[1], a * gradient[1] - c * gradient[0]]) / (a * d - b * c)
         return point - jnp.clip(step, -1.0, 1.0)
 

@@ -1,8 +1,8 @@
-"""A body that moves among things that stay where they are: its own motion is learned, the rest is geometry.
+"""Egocentric model: a net predicts the motion of a body, geometry its sensor readings of static objects.
 
-Where a sensor sees a thing from next follows from how the body moved. A net that is to find that out for every reading
-needs far more data than the body's motion itself (docs/car.md has figures). A Task says what is known of its sensors in
-`surroundings`; places are read from the observation once, at a plan's start, and then only moved.
+The next readings of static objects follow from the motion of the body. A net that predicts every reading needs far
+more data than one that predicts the motion (docs/car.md has figures). `Task.surroundings` describes the sensors. The
+model reads the objects' places from the observation once, at the start of a plan, and then only transforms them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from guss.types import Data, FitReport, Model, Pace
 
 
 class Around(NamedTuple):
-    """A state: what the body senses of itself, and where things are in its frame."""
+    """A state: the body's own dimensions of the observation, and the places of objects in the body's frame."""
 
     own: Float[Array, "O"]
     places: Float[Array, "K more"]
@@ -36,23 +36,23 @@ class Around(NamedTuple):
 
 @register_model("egocentric", paper="beyond")
 class Egocentric(Model):
-    """A DMDN of the body's own motion; what it sees of still surroundings follows by geometry."""
+    """A DMDN of the body's own motion; observations of static objects follow by geometry."""
 
     Settings: ClassVar = ModelSettings
 
-    net: Model  # of the own dimensions
-    obs_scaling: Scaling | None  # of whole observations; None in the layout for plans
+    net: Model  # predicts the own dimensions
+    obs_scaling: Scaling | None  # of whole observations; None after `prepare`
     surroundings: Surroundings = eqx.field(static=True)
 
     @classmethod
     def create(cls, task: Task, key: PRNGKeyArray, **settings: Any) -> Egocentric:
-        """An untrained net of the body alone, with the task's geometry."""
+        """An untrained net of the own dimensions, with the task's geometry."""
         known = _known(task)
         net = DMDN.of_size(len(known.own), task.actions, key, **settings)
         return cls(net, Scaling.identity(task.observations.size), known)
 
     def as_ensemble(self, ensemble: Callable[[Model], Model]) -> Egocentric:
-        """Members differ in the net alone."""
+        """Members differ only in the net."""
         first = jax.tree.map(lambda x: x[0], self.obs_scaling)
         return dataclasses.replace(self, net=ensemble(self.net), obs_scaling=first)
 
@@ -61,7 +61,7 @@ class Egocentric(Model):
         return self.net.num_particles
 
     def encode(self, obs: Float[Array, "D"]) -> Around:
-        """Read the places from the observation."""
+        """Read the objects' places from the observation."""
         return Around(self._own(obs), self.surroundings.places(obs))
 
     def decode(self, state: Around) -> Float[Array, "D"]:
@@ -70,7 +70,7 @@ class Egocentric(Model):
     def predict(
         self, state: Around, action: Shaped[Array, "..."], key: PRNGKeyArray, particle: Int[Array, ""]
     ) -> Around:
-        """Move the body as the net predicts, and the places the other way."""
+        """Move the body as the net predicts, and transform the places into its new frame."""
         own = self.net.predict(state.own, action, key, particle)
         return Around(own, moved(state.places, self.surroundings.motion(state.own, own)))
 
@@ -78,12 +78,12 @@ class Egocentric(Model):
         return obs[..., jnp.asarray(self.surroundings.own)]
 
     def prepare(self) -> tuple[Model, Literal[0] | None]:
-        """The net in its layout."""
+        """The model with its net prepared for planning."""
         net, axis = self.net.prepare()
         return Egocentric(net, None, self.surroundings), axis
 
     def mean_model(self) -> Egocentric:
-        """With the net's mean model."""
+        """The model with the net's mean model."""
         return dataclasses.replace(self, net=self.net.mean_model())
 
     def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]]:
@@ -96,7 +96,7 @@ class Egocentric(Model):
     def fit(
         self, fresh: Any, data: Data, key: PRNGKeyArray, settings: FitSettings, pace: Pace
     ) -> tuple[Egocentric, FitReport]:
-        """Fit the net to the own dimensions; the report's R² is of all dimensions, its NLL and KS of the net's."""
+        """Fit the net to the own dimensions; the report has R² of all dimensions, NLL and KS of the own ones."""
         own = data._replace(obs=self._own(data.obs), next_obs=self._own(data.next_obs))
         net, report = self.net.fit(fresh.net, own, key, settings, pace)
         held_out = split_rows(data, settings)[1]
@@ -109,7 +109,7 @@ class Egocentric(Model):
 
 
 def moved(places: Float[Array, "K more"], motion: Float[Array, "3"]) -> Float[Array, "K more"]:
-    """Places as they are seen after the body moved by (dx, dy) and turned."""
+    """Places in the body's frame after it moved by (dx, dy) and turned."""
     dx, dy, turn = motion
     x, y = places[:, 0] - dx, places[:, 1] - dy
     cos, sin = jnp.cos(turn), jnp.sin(turn)
@@ -119,7 +119,7 @@ def moved(places: Float[Array, "K more"], motion: Float[Array, "3"]) -> Float[Ar
 def _known(task: Task) -> Surroundings:
     if task.surroundings is None:
         raise GussError(
-            f"the model 'egocentric' needs to know how task {task.name!r} senses its surroundings: "
-            f"Task(…, surroundings=Surroundings(own, motion, places, sight))"
+            f"the model 'egocentric' needs the surroundings of task {task.name!r}, which defines none: "
+            f"pass Task(…, surroundings=Surroundings(own, motion, places, sight))"
         )
     return task.surroundings

@@ -1,4 +1,4 @@
-"""Several models of one kind: where they disagree, the data say little. Plans are rolled out in all of them."""
+"""Ensembles of models: their disagreement indicates a lack of data. Plans are rolled out in all members."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Propagation = Literal["member", "resampled"]
 
 
 class Ensemble(Model):
-    """E models, stacked. A particle stays with one member, or is given a random one at every step.
+    """E stacked models. A particle stays with one member, or draws a random member at every step.
 
-    What members have in common (states, scales of observations) is the first one's.
+    States, outcomes and policy inputs are common to all members; those of the first member are used.
     """
 
     members: Model  # every array with a leading axis E
@@ -50,7 +50,7 @@ class Ensemble(Model):
         return self.member(0).outcomes(task, rollout)
 
     def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]] | None:
-        """As the members, which are fitted to the same data."""
+        """Those of the first member: all members are fitted to the same data."""
         return self.member(0).policy_inputs()
 
     def predict(
@@ -70,7 +70,7 @@ class Ensemble(Model):
         return None if each is None else jnp.max(each)
 
     def prepare(self) -> tuple[Model, Literal[0] | None]:
-        """The members in their layout, one for each particle, if a particle stays with one."""
+        """The members prepared for planning, one for each particle, if particles stay with their member."""
         if self.propagation == "resampled":
             return self, None
         axes: list[Literal[0] | None] = []
@@ -81,18 +81,18 @@ class Ensemble(Model):
             return prepared
 
         members, times = jax.vmap(layout)(self.members), self.members.num_particles
-        if axes[0] == 0:  # particles of a member have arrays of their own, [E, P, …]
+        if axes[0] == 0:  # each particle of a member has its own arrays, [E, P, …]
             return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), members), 0
         return (members if times == 1 else jax.tree.map(lambda x: jnp.concatenate([x] * times), members)), 0
 
     def mean_model(self) -> Ensemble:
-        """Every member without its noise."""
+        """The ensemble of the members' mean models."""
         return Ensemble(jax.vmap(lambda member: member.mean_model())(self.members), "member")
 
     def fit(
         self, fresh: Any, data: Data, key: PRNGKeyArray, settings: FitSettings, pace: Pace
     ) -> tuple[Ensemble, FitReport]:
-        """Fit every member to the same data with a random key of its own; the report is their mean."""
+        """Fit every member to the same data with its own random key; the report is the mean over members."""
         keys: Key[Array, "E"] = jax.random.split(key, self.size)
         fit = lambda member, fresh, key: member.fit(fresh, data, key, settings, pace)  # noqa: E731
         members, reports = jax.vmap(fit)(self.members, fresh.members, keys)
@@ -101,6 +101,6 @@ class Ensemble(Model):
 
 
 def make_ensemble(make: Any, key: PRNGKeyArray, size: int, propagation: Propagation = "member") -> Model:
-    """`size` models from `make(key)`, each with weights of its own."""
+    """An ensemble of `size` models made by `make(key)`, each with its own initial weights."""
     stacked: Model = jax.vmap(make)(jax.random.split(key, size))
     return stacked.as_ensemble(lambda members: Ensemble(members, propagation))

@@ -1,4 +1,4 @@
-"""How good a model is, on transitions it was not trained on: NLL, R² at one step and at the horizon, calibration."""
+"""Evaluation of models on held-out transitions: NLL, R² at one step and at the horizon, calibration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from guss.validation import plain as plain
 
 
 def mean_prediction(model: Model, obs: Float[Array, "D"], action: Shaped[Array, "..."]) -> Float[Array, "D"]:
-    """The next observation, as the mean over ensemble members without their noise."""
+    """The predicted next observation: the mean over ensemble members, without model noise."""
     mean, key = model.mean_model(), jax.random.key(0)
     state, members = mean.encode(obs), jnp.arange(mean.num_particles, dtype=jnp.int32)
     each = jax.vmap(lambda member: mean.decode(mean.predict(state, action, key, member)))(members)
@@ -27,10 +27,10 @@ def mean_prediction(model: Model, obs: Float[Array, "D"], action: Shaped[Array, 
 def evaluate_model(
     model: Model, data: Data, use: Bool[Array, "rows"], std: Float[Array, "rows D"] | None = None
 ) -> FitReport:
-    """R², NLL and calibration of a model that predicts Gaussians, on the rows in `use` (the held-out ones of a fit).
+    """R², NLL and calibration of a model that predicts Gaussians, on the rows in `use` (the held-out rows of a fit).
 
     `model`: a fitted model of one seed. `data`: transitions in buffers of R rows. `use`: a mask [R]. `std`: predicted
-    standard deviations [R, D]; None: that of the errors on these rows, in every dimension. Returns a FitReport.
+    standard deviations [R, D]; None: those of the errors on these rows, per dimension. Returns a FitReport.
 
     Example:
         >>> task = guss.make_task("safe-toy")
@@ -62,13 +62,13 @@ def evaluate_model(
 
 
 def diverged(report: FitReport) -> np.ndarray:
-    """Which seeds' fits are useless, [S]."""
-    evaluated = np.asarray(report.held_out) > 0  # otherwise the error is not known, which is no divergence
+    """Which seeds' fits diverged, [S]."""
+    evaluated = np.asarray(report.held_out) > 0  # without held-out rows the error is unknown, which is no divergence
     return np.asarray(report.diverged) | (evaluated & ~np.isfinite(np.asarray(report.nll)))
 
 
 def check_fit(metrics: dict[str, Any], episode: int, seeds: Sequence[int]) -> None:
-    """Raise if the fit for an episode diverged; `metrics` as `Method.prepare` returns them."""
+    """Raise if the fit for an episode diverged; `metrics`: those of `Method.prepare`."""
     if "report" in metrics and (broken := diverged(metrics["report"])).any():
         which = [seed for seed, bad in zip(seeds, broken, strict=True) if bad]
         raise GussError(
@@ -85,10 +85,10 @@ def horizon_r2(
     horizon: int,
     use: Bool[Array, "T"],
 ) -> Float[Array, "D"]:
-    """R² per dimension of the state `horizon` steps ahead, predicted along an episode's own actions (by the mean).
+    """R² per dimension of the mean prediction `horizon` steps ahead, along the actions of an episode.
 
-    Rows not in `use` are padding, or steps that cannot be predicted: no stretch of the episode that has one counts.
-    NaN if none is left.
+    Rows not in `use` are padding, or steps that cannot be predicted; windows that contain one are excluded. NaN if no
+    window is left.
     """
     mean = model.mean_model()
     starts = jnp.arange(obs.shape[0] - horizon + 1)
@@ -99,7 +99,7 @@ def horizon_r2(
         step = lambda state, action: (mean.predict(state, action, key, particle), None)  # noqa: E731
         return mean.decode(jax.lax.scan(step, mean.encode(obs[start]), actions)[0])
 
-    particles = jnp.arange(mean.num_particles, dtype=jnp.int32)  # more than one: the members of an ensemble
+    particles = jnp.arange(mean.num_particles, dtype=jnp.int32)  # several for the members of an ensemble
     guess = jnp.mean(jax.vmap(jax.vmap(ahead, (None, 0)), (0, None))(starts, particles), axis=1)
     skipped = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(~use, dtype=jnp.int32)])
     whole = skipped[horizon:] == skipped[: starts.shape[0]]
@@ -109,7 +109,7 @@ def horizon_r2(
 def r_squared(
     truth: Float[Array, "rows D"], guess: Float[Array, "rows D"], use: Bool[Array, "rows"]
 ) -> Float[Array, "D"]:
-    """1 − residual / total sum of squares, per dimension, over the rows in use; NaN for fewer than 2 of them."""
+    """1 − residual / total sum of squares, per dimension, over the rows in use; NaN for fewer than 2 rows."""
     weight = use[:, None].astype(jnp.float32)
     mean = jnp.sum(truth * weight, axis=0) / jnp.maximum(jnp.sum(weight), 1.0)
     total = jnp.sum(weight * (truth - mean[None]) ** 2, axis=0)

@@ -1,4 +1,4 @@
-"""Learned models by name: made untrained, and fitted for all seeds at once (TRAIN of Alg. 1)."""
+"""Creates learned models by name, and fits them for all seeds at once (TRAIN of Alg. 1)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ CALIBRATION = "calibration of reward and cost"
 
 
 def make_model(name: str, task: Task, key: PRNGKeyArray, settings: CommonSettings) -> Model:
-    """The model of that name, untrained, or an ensemble of them.
+    """The untrained model of that name, or an ensemble of such models.
 
-    What the task does not know (reward, costs, behaviour, end of episodes) is learned beside it. A model that learns
-    nothing is used as it is: it has no members that could differ.
+    Outcomes that the task does not define (reward, costs, behaviour, end of episodes) are learned next to it. A model
+    that learns nothing is returned as it is: members of an ensemble would be equal.
     """
     cls, settings = model_class(name), settings_for(name, settings, "model")
     own = own_settings(cls, settings)
@@ -58,15 +58,15 @@ def make_model(name: str, task: Task, key: PRNGKeyArray, settings: CommonSetting
 
 
 class Program(NamedTuple):
-    """A compiled function of a fit, and what it is called with."""
+    """A jitted function of a fit, and its arguments."""
 
     name: str
-    """What it does, as shown while it is compiled."""
+    """Label shown while it is compiled."""
     jitted: Any
     arguments: tuple[Any, ...]
 
     def lower(self) -> Any:
-        """Trace it for such arguments, to be compiled."""
+        """Trace the function for its arguments, before compilation."""
         return self.jitted.lower(*self.arguments)
 
 
@@ -79,20 +79,20 @@ def fit_programs(
     again: Bool[Array, ""] | np.bool_ | bool,
     task: Task | None = None,
 ) -> list[Program]:
-    """The programs of `fit_all`: the fit of the dynamics; before it, where the task does not know them, of outcomes.
+    """The programs of `fit_all`: the fit of the dynamics; if outcomes are learned, their fit and calibration, too.
 
-    Everything has a leading axis S; the seed with the most rows sets the pace. `again`: the weights were fitted before.
-    `task`: the one that `make_model` was given, where outcomes are learned.
+    All arrays have a leading axis S; the seed with the most rows determines the number of steps. `again`: the weights
+    were fitted before. `task`: that of `make_model`, if outcomes are learned.
     """
     rows = f" to {data.use.shape[-1]:,} rows"
     if task is None or not learns_outcomes(task):
         return [Program(DYNAMICS + rows, _fit_dynamics, (models, fresh, data, keys, settings, again))]
-    now, first = cast(ModelWithOutcomes, models), cast(ModelWithOutcomes, fresh)  # as `make_model` makes them
+    now, first = cast(ModelWithOutcomes, models), cast(ModelWithOutcomes, fresh)  # the type that `make_model` returns
     outcomes = (now.nets, first.nets, data, keys, settings, again, task)
     dynamics = (now.dynamics, first.dynamics, data, keys, settings, again)
     rest = (now.nets, now.behaviour, data, keys, settings, task)
     return [
-        Program(OUTCOMES + rows, _train_outcomes, outcomes),  # the longest runs first, while others are compiled
+        Program(OUTCOMES + rows, _train_outcomes, outcomes),  # the longest; it runs while the others are compiled
         Program(DYNAMICS + rows, _fit_dynamics, dynamics),
         Program(CALIBRATION + rows, _finish, rest),
     ]
@@ -101,7 +101,7 @@ def fit_programs(
 def fit_all(programs: list[Program], before: Callable[[str], Any] | None = None) -> tuple[Model, FitReport]:
     """Fit the models of all seeds by the programs of `fit_programs`. An ensemble's report is its members' mean.
 
-    `before(name)` is called before each program; the one before may still run.
+    `before(name)` is called before each program starts; the previous program may still be running.
     """
 
     def run(program: Program, *first: Any) -> Any:
@@ -142,7 +142,7 @@ def _train_outcomes(
     again: Bool[Array, ""] | bool,
     task: Task,
 ) -> OutcomeNets | None:
-    """Train the nets of what the task does not know; the key of each set of them is one of `_member_keys`."""
+    """Train the outcome nets; each set of nets has one of `_member_keys`."""
     if nets is None:
         return None
     pace, count = _common_pace(data, settings, again), nets.slope.shape[1]
@@ -163,7 +163,7 @@ def _member_keys(key: PRNGKeyArray, count: int) -> Array:
 def _finish(
     nets: OutcomeNets | None, behaviour: Behaviour | None, data: Data, keys: Array, settings: FitSettings, task: Task
 ) -> tuple[OutcomeNets | None, OutcomeReport | None, Behaviour | None, Support]:
-    """After the training of outcomes: their calibration, the behaviour descriptor, and where the data lie."""
+    """Calibrate the trained outcome nets, then compute the behaviour descriptor and the support of the data."""
     outcome = None
     if nets is not None:
         count = nets.slope.shape[1]

@@ -1,4 +1,4 @@
-"""Layers, activations and the encoding of actions: what the networks of all models share."""
+"""Layers, activations and the encoding of actions, shared by the networks of all models."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from guss.types import Actions, ContinuousActions
 
 
 def silu(x: Array) -> Array:
-    """x·σ(x), with the sigmoid as a tanh: a third quicker on a CPU than by its exponential, and equal to 1e-6."""
+    """x·σ(x), with the sigmoid computed by tanh: a third faster on a CPU than by exp, and equal up to 1e-6."""
     return x * (0.5 + 0.5 * jnp.tanh(0.5 * x))
 
 
 @jax.custom_jvp
 def softplus(x: Array) -> Array:
-    """log(1 + eˣ), with functions that a CPU is quick at, in the gradient too; equal to 1e-6."""
+    """log(1 + eˣ) and its gradient, by functions that are fast on a CPU; equal up to 1e-6."""
     return jnp.maximum(x, 0.0) + jnp.log(1.0 + jnp.exp(-jnp.abs(x)))
 
 
@@ -32,24 +32,24 @@ Activation = Literal["silu", "relu", "tanh"]
 
 
 class Layer(NamedTuple):
-    """A layer of L nets side by side."""
+    """One layer of L stacked nets."""
 
     weight: Float[Array, "L fan_in fan_out"]
     bias: Float[Array, "L fan_out"]
 
 
 class Dense(NamedTuple):
-    """A layer of one net."""
+    """One layer of a single net."""
 
     weight: Float[Array, "fan_in *fan_out"]
     bias: Float[Array, "*fan_out"]
 
 
 def encoded(actions: Actions, action: Shaped[Array, "..."]) -> Float[Array, "A"]:
-    """An action as input of a model: bounds to [−1, 1], choices one-hot.
+    """An action as model input: continuous values scaled from their bounds to [−1, 1], discrete choices one-hot.
 
-    `actions`: the Task's actions. `action`: one action, of shape `actions.shape`. Returns a vector: A numbers, or one
-    for each choice.
+    `actions`: the Task's actions. `action`: one action, of shape `actions.shape`. Returns a vector with one number per
+    dimension, or per choice.
 
     Example:
         >>> guss.encoded(guss.DiscreteActions(num_values=(3,), scalar=True), jnp.int32(1)).tolist()

@@ -1,8 +1,8 @@
 """Mixture density nets (Sec. 4.1): DMDN, one net for the whole next state, and DARMDN, one net per dimension.
 
-Both predict the change s' − s, standardised on the training data, as a mixture of K Gaussians. A DARMDN's net ℓ is
-fed (s, a, s'_0 … s'_{ℓ−1}): it is trained with the true values and rolled out with its own predictions. All nets are
-stacked, so that a layer of all of them is one product.
+Both predict the change s' − s, standardised on the training data, as a mixture of K Gaussians. Net ℓ of a DARMDN has
+the inputs (s, a, s'_0 … s'_{ℓ−1}): true values in training, its own predictions in rollouts. All nets are stacked, so
+that one matrix product computes a layer of all nets.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class MixtureNet(Model):
 
     Settings: ClassVar = ModelSettings
     autoregressive: ClassVar[bool]
-    """Whether there is a net per dimension, fed the dimensions before it."""
+    """Whether there is one net per dimension, with earlier dimensions as inputs."""
 
     layers: list[Layer]
     before: Float[Array, "L D width"]  # first-layer weights of the dimensions already predicted (DARMDN)
@@ -101,7 +101,7 @@ class MixtureNet(Model):
         return self.obs_scaling.mean.shape[-1]
 
     def mean_model(self) -> MixtureNet:
-        """The same net; predictions are its mean."""
+        """The same net, which predicts its mean."""
         return dataclasses.replace(self, deterministic=True)
 
     def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]]:
@@ -115,16 +115,16 @@ class MixtureNet(Model):
         return jnp.concatenate([self.obs_scaling(obs), encoded(self.actions, action)])
 
     def _heads(self) -> list[Layer]:
-        """The last layer in three: weights of the components, means, spreads.
+        """The last layer, split into three: weights of the components, means, spreads.
 
-        Apart, since the gradient of a slice of all outputs is that slice filled up with zeros, for every row.
+        Slicing the outputs instead would be slower: the gradient of a slice is padded with zeros, for every row.
         """
         last, k = self.layers[-1], self.components
         ends = (k, 2 * k) if self.autoregressive else (k, k + k * self.obs_size)
         return [Layer(*parts) for parts in zip(*(jnp.split(x, ends, axis=-1) for x in last), strict=True)]
 
     def _rest(self, hidden: Float[Array, "L B width"], rows: slice = slice(None)) -> Mixture:
-        """Everything after the first layer, for the nets in `rows`: the mixtures of B transitions."""
+        """All layers after the first, for the nets in `rows`: the mixtures of B transitions."""
         act = ACTIVATIONS[self.activation]
 
         def through(layer: Layer) -> Float[Array, "L B outputs"]:
@@ -133,7 +133,7 @@ class MixtureNet(Model):
         for layer in self.layers[1:-1]:
             hidden = through(layer)
         weights, means, spreads = self._heads()
-        # A single component weighs 1, whatever the net says.
+        # A single component has weight 1, whatever the net outputs.
         logits = through(weights) if self.components > 1 else jnp.zeros((*hidden.shape[:2], 1))
         return jax.vmap(self._mixture, in_axes=1)(logits, through(means), through(spreads))
 
@@ -147,14 +147,14 @@ class MixtureNet(Model):
         return Mixture(jax.nn.log_softmax(logits, axis=-1), mean, log_std)
 
     def densities(self, inputs: Float[Array, "B F"], change: Float[Array, "B D"]) -> Mixture:
-        """The predicted mixtures of B standardised changes; net ℓ of a DARMDN sees the true `change[:, :ℓ]`.
+        """The predicted mixtures of B standardised changes; net ℓ of a DARMDN has the true `change[:, :ℓ]` as input.
 
-        Written for a batch, nets first, so that a layer of all nets is one product without any transposition.
+        Written for a batch, with nets as the first axis, so that a layer of all nets is one product without transposes.
         """
         weight = self.layers[0].weight
         if self.autoregressive:
             size = self.obs_size
-            earlier = jnp.tril(jnp.ones((size, size)), -1)[:, :, None]  # net ℓ does not see s'_{≥ℓ}
+            earlier = jnp.tril(jnp.ones((size, size)), -1)[:, :, None]  # s'_{≥ℓ} is no input of net ℓ
             inputs = jnp.concatenate([inputs, change], axis=1)
             weight = jnp.concatenate([weight, self.before * earlier], axis=1)
         each = jnp.broadcast_to(inputs[None], (weight.shape[0], *inputs.shape))
@@ -168,7 +168,7 @@ class MixtureNet(Model):
     # -------------------------------------------------------------------------------------------------- predictions
 
     def standardised_change(self, obs: Float[Array, "D"], next_obs: Float[Array, "D"]) -> Float[Array, "D"]:
-        """(s' − s) in units of the training data."""
+        """s' − s, standardised on the training data."""
         return self.change_scaling(next_obs - obs)
 
     def log_prob(
@@ -180,7 +180,7 @@ class MixtureNet(Model):
         return standard - jnp.sum(jnp.log(self.change_scaling.std))
 
     def prepare(self) -> tuple[Model, None]:
-        """The fast layout, where only the mean of a single Gaussian is needed."""
+        """The fast layout MeanNet, if only the mean of a single Gaussian is needed."""
         return (MeanNet.of(self) if self.deterministic and self.components == 1 else self), None
 
     def predict(
@@ -201,7 +201,7 @@ class MixtureNet(Model):
         return obs + self.change_scaling.undo(change)
 
     def _draw(self, mixture: Mixture, key: PRNGKeyArray) -> Float[Array, "d"]:
-        """Mean or sample of a mixture: [D] from a whole vector's, [1] from one dimension's."""
+        """Mean or sample of a mixture: [D] for a whole vector, [1] for one dimension (DARMDN)."""
         axis = 1 if self.autoregressive else 0
         weight = jnp.exp(mixture.log_weight)
         weight = weight if self.autoregressive else weight[:, None]
@@ -225,7 +225,7 @@ class MixtureNet(Model):
             self if settings.warm_start else fresh,
             (Scaling.of(data.obs, training), Scaling.of(data.next_obs - data.obs, training)),
         )
-        # Inputs and targets, once for all steps; training rows first, then the held-out ones.
+        # Inputs and targets are computed once for all steps: training rows first, then held-out rows.
         order = in_order(training, held_out)
         inputs = jax.vmap(model.inputs)(data.obs, data.action)[order]
         change = jax.vmap(model.standardised_change)(data.obs, data.next_obs)[order]
@@ -238,7 +238,7 @@ class MixtureNet(Model):
 
             return each
 
-        # The weights of beta_nll change as it learns, so its values do not compare from epoch to epoch.
+        # The weights of beta_nll change in training, so its values cannot be compared between epochs.
         criterion = nll_of if settings.loss == "nll" or not model.deterministic else squares_of
         objective = losses(partial(loss_of, settings=settings))
         done = train_network(
@@ -271,10 +271,10 @@ class MixtureNet(Model):
 
 
 class MeanNet(Model):
-    """The mean of a MixtureNet's single Gaussian and nothing else, laid out for many predictions.
+    """Predicts only the mean of a MixtureNet's single Gaussian, laid out for many predictions.
 
-    Nets lie apart, since a slice of a stack is copied each time it is used; only their first layers are side by side,
-    as one product. Hidden layers are filled up with idle units (zero in, zero out) to full vector registers.
+    Nets are separate arrays, since a slice of a stack is copied each time it is used; only their first layers are
+    joined, as one product. Hidden layers are padded with idle units (zero in, zero out) to full vector registers.
     """
 
     first: Dense  # of all nets
@@ -290,7 +290,7 @@ class MeanNet(Model):
         weights = [_fill(layer.weight, (-2, -1) if i else (-1,)) for i, layer in enumerate(net.layers[:-1])]
         biases = [_fill(layer.bias, (-1,)) for layer in net.layers[:-1]]
         before = _fill(net.before, (-1,))
-        means = 1 if net.autoregressive else slice(1, 1 + size)  # of the outputs: weight, means, spreads
+        means = 1 if net.autoregressive else slice(1, 1 + size)  # among the outputs: weight, means, spreads
         last = _fill(net.layers[-1].weight, (-2,))[:, :, means]
         return cls(
             first=Dense(jnp.concatenate(list(weights[0]), axis=1), jnp.concatenate(list(biases[0]))),
@@ -306,7 +306,7 @@ class MeanNet(Model):
         """The mean of the next observation, dimension by dimension for a DARMDN."""
         act = ACTIVATIONS[self.net.activation]
         first = self.net.inputs(obs, action) @ self.first.weight + self.first.bias
-        changes: list[Float[Array, "..."]] = []  # one for each net: a number, or all D of them
+        changes: list[Float[Array, "..."]] = []  # one for each net: a scalar (DARMDN), or all D dimensions
         for i, hidden in enumerate(jnp.split(first, len(self.last))):
             for earlier, weight in zip(changes, self.before[i], strict=False):
                 hidden = hidden + earlier * weight
@@ -317,7 +317,7 @@ class MeanNet(Model):
 
 
 def _fill(x: Array, axes: tuple[int, ...]) -> Array:
-    """Zeros added along `axes` up to a multiple of LANES."""
+    """Pad `axes` with zeros to a multiple of LANES."""
     widths = [(0, -size % LANES if i - x.ndim in axes else 0) for i, size in enumerate(x.shape)]
     return jnp.pad(x, widths)
 
@@ -331,7 +331,7 @@ class DMDN(MixtureNet):
 
 @register_model("darmdn", paper="Sec. 4.1")
 class DARMDN(MixtureNet):
-    """Autoregressive mixture density nets: one net per dimension, fed the dimensions before it."""
+    """Autoregressive mixture density nets: one net per dimension, with earlier dimensions as inputs."""
 
     autoregressive: ClassVar[bool] = True
 

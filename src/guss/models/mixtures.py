@@ -13,7 +13,7 @@ from guss.models.training import FitSettings
 
 
 class Mixture(NamedTuple):
-    """K Gaussians with diagonal covariance. Leading axes: [K] weights of a whole vector, or [D, K] per dimension."""
+    """K Gaussians with diagonal covariance; weights are [K] for whole vectors, or [D, K] per dimension."""
 
     log_weight: Float[Array, "*lead K"]
     mean: Float[Array, "..."]  # [K, D], or [D, K] per dimension
@@ -70,9 +70,7 @@ def loss_of(mixture: Mixture, change: Float[Array, "D"], settings: FitSettings) 
     if settings.loss == "nll":
         return nll_of(mixture, change)
     if settings.loss == "mse":
-        still = mixture._replace(
-            mean=jax.lax.stop_gradient(mixture.mean)
-        )  # the spread learns, and leaves the mean alone
+        still = mixture._replace(mean=jax.lax.stop_gradient(mixture.mean))  # the NLL trains only the spread
         return squares_of(mixture, change) + nll_of(still, change)
     variance = jax.lax.stop_gradient(mixture_variance(mixture)) ** settings.beta
     if mixture.log_weight.ndim == 2:  # per dimension (DARMDN)
@@ -81,4 +79,4 @@ def loss_of(mixture: Mixture, change: Float[Array, "D"], settings: FitSettings) 
     if mixture.log_weight.shape[0] == 1:  # one Gaussian: dimensions are independent
         split = Mixture(jnp.zeros((change.shape[0], 1)), mixture.mean.T, mixture.log_std.T)
         return loss_of(split, change, settings)
-    return -jnp.mean(variance) * log_density(mixture, change)  # components tie the dimensions together
+    return -jnp.mean(variance) * log_density(mixture, change)  # components couple the dimensions

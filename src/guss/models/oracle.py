@@ -19,15 +19,15 @@ from guss.types import Model
 class Oracle(Model):
     """The task's true dynamics: nothing is learned, so only the planner is evaluated.
 
-    `step`: the function of a Task that gives the true next observation, with its parameters. `Oracle.of(task)` takes it
-    from a Task, and raises GussError if that has none.
+    `step`: a Task's function that returns the true next observation, with its parameters. `Oracle.of(task)` uses the
+    `step` of a Task, and raises GussError if the Task has none.
 
     Example:
         >>> guss.Oracle.of(guss.make_task("safe-toy")).num_particles
         1
     """
 
-    Settings: ClassVar = ModelSettings  # it uses none; those of networks are accepted, as a preset has them
+    Settings: ClassVar = ModelSettings  # unused; network settings are accepted because presets contain them
 
     step: Function
 
@@ -52,5 +52,5 @@ class Oracle(Model):
         return self.step(obs, action, key)
 
     def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""]:
-        """Never: the dynamics are true everywhere."""
+        """Always 0: the dynamics are exact everywhere."""
         return jnp.zeros(())

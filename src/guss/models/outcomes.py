@@ -1,9 +1,9 @@
-"""Outcomes that a Task does not know and that are learned: reward, costs, end of an episode, behaviour descriptor.
+"""Learned outcomes, if a Task does not define them: reward, costs, end of an episode, behaviour descriptor.
 
-Small nets beside the model of the dynamics, of (s, a, s'): the reward as a Gaussian density, every unknown cost as a
-classifier, the end of an episode as another. Unsafe steps are rare, so they weigh more while a classifier learns; its
-probabilities are then corrected for their true share and calibrated on the held-out rows. The behaviour descriptor is
-where a plan leads, by the first principal components of the observed states.
+Small nets next to the model of the dynamics have the inputs (s, a, s'). They predict the reward as a Gaussian density,
+and every unknown cost and the end of an episode as classifiers. Unsafe steps are rare, so they have more weight in the
+training of a classifier; its probabilities are then corrected for their true share and calibrated on held-out rows.
+The behaviour descriptor is a plan's last state in the first principal components of the observed states.
 """
 
 from __future__ import annotations
@@ -28,56 +28,56 @@ from guss.types import Actions, Model, Outcomes, Rollout
 
 LOG_STD = (-5.0, 1.0)  # of standardised rewards
 OUTCOME_MEMBERS = 3
-"""Sets of nets where the dynamics are no ensemble: they differ between observed safe and observed unsafe states."""
+"""Sets of nets if the dynamics are no ensemble: they differ between observed safe and observed unsafe states."""
 MOST_WEIGHT = 100.0
-"""An unsafe row weighs at most this much more than a safe one."""
+"""Maximum weight of an unsafe row relative to a safe one."""
 BEYOND = 1.25
-"""The grid of a learned behaviour reaches this much further than the observed states."""
+"""The grid of a learned descriptor is this much larger than the range of the observed states."""
 
 
 class OutcomeReport(NamedTuple):
-    """How good the learned reward and costs are, on held-out rows; NaN where there is nothing to evaluate on."""
+    """Quality of the learned reward and costs on held-out rows; NaN if no row can be evaluated."""
 
     reward_r2: Float[Array, ""]
     cost_error: Float[Array, "C"]
     """Mean log loss of each classifier."""
     cost_calibration: Float[Array, "C"]
-    """Expected calibration error: by how much probabilities differ from the shares they stand for, 10 bins."""
+    """Expected calibration error: difference between predicted probabilities and observed shares, 10 bins."""
     cost_recall: Float[Array, "C"]
-    """Share of the true events that have a probability of one half or more."""
+    """Share of the true events with a predicted probability of at least one half."""
     cost_share: Float[Array, "C"]
     """Share of rows with the event."""
 
 
 class OutcomeNets(eqx.Module):
-    """L nets side by side: one of the reward, if it is unknown, and one of every event (costs, the end)."""
+    """L stacked nets: one for the reward, if it is unknown, and one for every event (costs, the end)."""
 
     layers: list[Layer]
     obs_scaling: Scaling
-    reward_scaling: Scaling  # of one number
-    reward_range: Float[Array, "2"]  # what a predicted reward is limited to
+    reward_scaling: Scaling  # of a scalar
+    reward_range: Float[Array, "2"]  # predicted rewards are clipped to it
     slope: Float[Array, "C"]  # calibrated log odds: slope · log odds + offset
     offset: Float[Array, "C"]
     actions: Actions = eqx.field(static=True)
     activation: Activation = eqx.field(static=True)
     rewarded: bool = eqx.field(static=True)
-    """Whether the first net is of the reward."""
+    """Whether the first net predicts the reward."""
 
     def inputs(
         self, obs: Float[Array, "D"], action: Shaped[Array, "..."], next_obs: Float[Array, "D"]
     ) -> Float[Array, "F"]:
-        """What the nets are fed."""
+        """Inputs of the nets: standardised states and the encoded action."""
         return jnp.concatenate([self.obs_scaling(obs), encoded(self.actions, action), self.obs_scaling(next_obs)])
 
     def outputs(self, inputs: Float[Array, "B F"], noise: Float[Array, "B D"] | None = None) -> Float[Array, "L B 2"]:
-        """Mean and raw log spread of the reward; log odds of events, in the first of the two.
+        """Mean and raw log spread of the reward; log odds of events, in the first column.
 
-        `noise` is for the events alone: it shifts both standardised observations, or one would give the other away.
+        `noise` is only for events. It shifts both standardised observations: an unshifted one would reveal the other.
         """
         count = self.layers[0].bias.shape[0]
         hidden = jnp.broadcast_to(inputs[None], (count, *inputs.shape))
         if noise is not None:
-            between = jnp.zeros((inputs.shape[0], inputs.shape[1] - 2 * noise.shape[1]))  # the action as it is
+            between = jnp.zeros((inputs.shape[0], inputs.shape[1] - 2 * noise.shape[1]))  # no noise on the action
             blurred = jnp.concatenate([noise, between, noise], axis=1)
             of_events = (jnp.arange(count) >= int(self.rewarded)).astype(jnp.float32)
             hidden = hidden + of_events[:, None, None] * blurred[None]
@@ -93,7 +93,7 @@ class OutcomeNets(eqx.Module):
         return outputs[0, :, 0], low + softplus(spread - low)
 
     def log_odds(self, outputs: Float[Array, "L B 2"]) -> Float[Array, "C B"]:
-        """Of every event, as the nets say."""
+        """Log odds of every event, not calibrated."""
         return outputs[int(self.rewarded) :, :, 0]
 
     def probabilities(self, outputs: Float[Array, "L B 2"]) -> Float[Array, "C B"]:
@@ -101,14 +101,14 @@ class OutcomeNets(eqx.Module):
 
 
 class Behaviour(eqx.Module):
-    """Principal components of the observed states, scaled so that these lie within [−1, 1]."""
+    """Principal components of the observed states, scaled so that the states lie within [−1, 1]."""
 
     shift: Float[Array, "D"]
     axes: Float[Array, "D B"]
 
     @classmethod
     def of(cls, obs: Float[Array, "rows D"], use: Bool[Array, "rows"], dims: int) -> Behaviour:
-        """The `dims` directions along which standardised observations differ most."""
+        """The `dims` directions along which standardised observations vary most."""
         scaling = Scaling.of(obs, use)
         rows = jnp.where(use[:, None], jax.vmap(scaling)(obs), 0.0)  # standardised, so zero is the mean
         covariance = jnp.matmul(rows.T, rows) / jnp.maximum(jnp.sum(use), 1).astype(jnp.float32)
@@ -121,7 +121,7 @@ class Behaviour(eqx.Module):
 
 
 class ModelWithOutcomes(Model):
-    """A model of the dynamics with learned outcomes, where the Task does not know them."""
+    """A model of the dynamics with learned outcomes, if the Task does not define them."""
 
     dynamics: Model
     nets: OutcomeNets | None  # an ensemble: arrays have a leading axis of members; None: nothing to learn
@@ -151,11 +151,11 @@ class ModelWithOutcomes(Model):
         return self.dynamics.policy_inputs()
 
     def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""]:
-        """Far from the states of the training data."""
+        """1 if the state is far from the training data, otherwise 0."""
         return self.support.unfamiliar(obs)
 
     def mean_model(self) -> ModelWithOutcomes:
-        """With the mean model of the dynamics."""
+        """The model with the mean model of its dynamics."""
         return dataclasses.replace(self, dynamics=self.dynamics.mean_model())
 
     def prepare(self) -> tuple[Model, Literal[0] | None]:
@@ -174,13 +174,13 @@ class ModelWithOutcomes(Model):
         return ModelWithOutcomes(dynamics, nets, *rest), axis
 
     def outcomes(self, task: Task, rollout: Rollout) -> Outcomes:
-        """The Task's where it knows them, otherwise the learned ones. After the predicted end nothing counts."""
+        """The Task's outcomes if it defines them, otherwise the learned ones; none after the predicted end."""
         reward = None if task.reward is None else jax.vmap(task.reward_of)(*rollout)
         events = None
         if self.nets is not None:
             learned, events = self._predict_outcomes(self.nets, rollout)
             reward = learned if reward is None else reward
-        assert reward is not None  # the Task knows it, or there are nets
+        assert reward is not None  # the Task defines it, or there are nets
         columns, used = [], 0
         for constraint in task.constraints:
             if constraint.learned:
@@ -192,8 +192,8 @@ class ModelWithOutcomes(Model):
         cost = jnp.stack(columns, axis=1) if columns else jnp.zeros((reward.shape[0], 0))
         if task.learns_end:
             assert events is not None
-            before = lambda x: jnp.concatenate([jnp.ones(1), jnp.cumprod(x)[:-1]])  # noqa: E731  the last step counts
-            # Rewards are weighted by the probability that the episode lasts until then. Costs count up to the first
+            before = lambda x: jnp.concatenate([jnp.ones(1), jnp.cumprod(x)[:-1]])  # noqa: E731  with the last step
+            # Rewards are weighted by the probability that the episode lasts until then. Costs are kept up to the first
             # step that is likely terminal (p ≥ 0.5): a small chance to continue must not make a plan unsafe.
             reward = reward * before(1.0 - events[used])
             cost = cost * before((events[used] < 0.5).astype(jnp.float32))[:, None]
@@ -204,7 +204,7 @@ class ModelWithOutcomes(Model):
     def _predict_outcomes(
         self, nets: OutcomeNets, rollout: Rollout
     ) -> tuple[Float[Array, "H"] | None, Float[Array, "C H"]]:
-        """Mean over members of the reward (if it is learned), maximum over members of the probabilities of events."""
+        """The reward (if it is learned) as the mean over members, probabilities of events as their maximum."""
 
         def one(nets: OutcomeNets) -> tuple[Array | None, Array]:
             outputs = nets.outputs(jax.vmap(nets.inputs)(*rollout))
@@ -217,16 +217,16 @@ class ModelWithOutcomes(Model):
         return None if reward is None else jnp.mean(reward, axis=0), jnp.max(chance, axis=0)
 
 
-# ---------------------------------------------------------------------------------------------------------- making it
+# ------------------------------------------------------------------------------------------------------- construction
 
 
 def learns_outcomes(task: Task) -> bool:
-    """Whether a model of the task learns more than the dynamics: outcomes, or where the data lie."""
+    """Whether a model of the task learns more than the dynamics: outcomes, or the support of the data."""
     return bool(task.unknown) or task.unknown_unsafe
 
 
 def num_outcomes(task: Task) -> int:
-    """Numbers that are stored of every step where any outcome is learned from them: reward, costs, the end."""
+    """Numbers stored of every step to learn outcomes from: reward, costs, the end; 0 if none is learned from them."""
     learned = task.reward is None or any(c.learned for c in task.constraints) or bool(task.learns_end)
     return 2 + len(task.constraints) if learned else 0
 
@@ -234,7 +234,7 @@ def num_outcomes(task: Task) -> int:
 def make_outcome_nets(
     task: Task, key: PRNGKeyArray, hidden: tuple[int, ...], activation: Activation
 ) -> OutcomeNets | None:
-    """Untrained nets for what a task does not know; None if it knows reward, costs and end."""
+    """Untrained nets for outcomes that a task does not define; None if it defines reward, costs and end."""
     events = sum(c.learned for c in task.constraints) + bool(task.learns_end)
     count = events + (task.reward is None)
     if count == 0:
@@ -255,7 +255,7 @@ def make_outcome_nets(
 def make_model_with_outcomes(
     dynamics: Model, task: Task, key: PRNGKeyArray, count: int, hidden: tuple[int, ...], activation: Activation
 ) -> ModelWithOutcomes:
-    """The dynamics with an ensemble of `count` sets of nets for what the task does not know."""
+    """The dynamics with an ensemble of `count` sets of nets for outcomes that the task does not define."""
     nets = jax.vmap(lambda k: make_outcome_nets(task, k, hidden, activation))(jax.random.split(key, count))
     size, dims = task.observations.size, len(task.grid.cells)
     behaviour = None if task.descriptor is not None else Behaviour(jnp.zeros(size), jnp.eye(size, dims))
@@ -303,7 +303,7 @@ def train_outcomes(
             if rewarded:
                 mean, log_std = net.reward(outputs)
                 error = (truth[rows, 0] - mean) ** 2
-                # beta_nll, as for the dynamics; squared error where beta is 0, as held-out rows are evaluated.
+                # beta_nll, as for the dynamics; squared error if beta is 0, as for held-out rows.
                 likelihood = 0.5 * error * jnp.exp(-2.0 * log_std) + log_std
                 total = total + (
                     error if beta == 0.0 else likelihood * jax.lax.stop_gradient(jnp.exp(2 * beta * log_std))
@@ -317,7 +317,7 @@ def train_outcomes(
 
 
 def event_weight(events: Float[Array, "rows C"], training: Bool[Array, "rows"]) -> Float[Array, "C"]:
-    """How often each event counts in training: rare ones more."""
+    """Weight of each event in training: rare events have more."""
     often = jnp.sum(jnp.where(training[:, None], events, 0.0), axis=0)
     count = jnp.sum(training, dtype=jnp.int32).astype(jnp.float32)
     return jnp.clip((count - often) / jnp.maximum(often, 1.0), 1.0, MOST_WEIGHT)
@@ -333,7 +333,7 @@ def blur(data: Data, key: PRNGKeyArray, settings: FitSettings) -> Float[Array, "
 
 
 def _widened(rewards: Float[Array, "rows"], use: Bool[Array, "rows"], margin: float) -> Float[Array, "2"]:
-    """The range of the rewards in use, wider by a share of its width on both sides."""
+    """The range of the rewards in use, widened by `margin` times its width on both sides."""
     low = jnp.min(jnp.where(use, rewards, jnp.inf))
     high = jnp.max(jnp.where(use, rewards, -jnp.inf))
     return jnp.stack([low - margin * (high - low), high + margin * (high - low)])

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 class Scaling(eqx.Module):
     """Per dimension, standardised = (x − mean) / std.
 
-    `mean`, `std`: D numbers each; `Scaling.of(rows, use)` takes them from data, `undo` is the inverse.
+    `mean`, `std`: D numbers each; `Scaling.of(rows, use)` computes them from data, `undo` is the inverse.
 
     Example:
         >>> scaling = guss.Scaling(mean=jnp.array([1.0]), std=jnp.array([2.0]))
@@ -27,7 +27,7 @@ class Scaling(eqx.Module):
 
     @classmethod
     def of(cls, rows: Float[Array, "rows D"], use: Bool[Array, "rows"]) -> Scaling:
-        """Of the rows in use; a dimension that does not vary keeps its scale."""
+        """The scaling of the rows in use; a constant dimension keeps its scale."""
         weight = use[:, None].astype(jnp.float32)
         total = jnp.maximum(jnp.sum(weight), 1.0)
         mean = jnp.sum(rows * weight, axis=0) / total

@@ -1,4 +1,4 @@
-"""Settings of learned models: those that all have, those of networks, and those that a custom model declares."""
+"""Settings of learned models: those of all models, of networks, and those that a custom model declares."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class CommonSettings:
     """Settings that every learned model has."""
 
     hidden: tuple[int, ...] = (50, 50)
-    """Units of the hidden layers of its networks, also of those of a learned reward and cost."""
+    """Units of the hidden layers of all networks, including those of a learned reward and cost."""
     activation: Activation = "silu"
     """silu, relu or tanh."""
     ensemble: int = 1
     """Members of the ensemble; 1: no ensemble."""
     propagation: Literal["member", "resampled"] = "member"
-    """A particle stays with one member, or is given a random one at every step."""
+    """member: a particle stays with one member; resampled: it draws a random member at every step."""
 
     def __post_init__(self) -> None:
         check_fields(self, "model")
@@ -41,17 +41,17 @@ class CommonSettings:
 
     @property
     def num_outputs(self) -> int:
-        """Outputs of a network for one number, at least."""
+        """Lower bound of a network's outputs per predicted number."""
         return 1
 
     @property
     def num_weights(self) -> int:
-        """Weights of all members for one number in and out: a lower bound of what they have."""
+        """Lower bound of the weights of all members: those for one input and one predicted number."""
         return self.ensemble * sum(a * b for a, b in pairwise((1, *self.hidden, self.num_outputs)))
 
     @property
     def num_particles(self) -> int:
-        """Predictions per plan, as far as settings tell."""
+        """Predictions per plan, as far as settings determine them."""
         return self.ensemble
 
 
@@ -85,7 +85,7 @@ class ModelSettings(CommonSettings):
 
     @property
     def num_outputs(self) -> int:
-        """One for each Gaussian, at least."""
+        """At least one per Gaussian."""
         return self.components
 
     @property
@@ -110,7 +110,7 @@ def settings_class(model: type[Model]) -> type[CommonSettings]:
 
 @functools.cache
 def declared_settings(cls: type[Any], *bases: type[Any]) -> type[Any]:
-    """A dataclass with the fields of a class that are made with `guss.setting`, added to those of `bases`."""
+    """A dataclass with the fields that a class declares with `guss.setting`, added to those of `bases`."""
     kinds = types_of(cls)
     fields = [
         (name, kinds[name], dataclasses.field(default=f.default, metadata=f.metadata))
@@ -126,9 +126,9 @@ def setting_types(name: str) -> dict[str, Any]:
 
 
 def settings_for(name: str, values: Any, what: str) -> CommonSettings:
-    """Settings of the model `name`: from a table, or from what differs from the defaults in another model's settings.
+    """Settings of the model `name`: from a dict, or from those settings of another model that are not defaults.
 
-    `what` names the table in errors.
+    `what` names the dict in errors.
     """
     cls = settings_class(model_class(name))
     if isinstance(values, CommonSettings) and type(values) is not cls:
@@ -137,6 +137,6 @@ def settings_for(name: str, values: Any, what: str) -> CommonSettings:
 
 
 def own_settings(model: type[Model], settings: CommonSettings) -> dict[str, Any]:
-    """The settings that `Model.create` is given: those that the model declares."""
+    """Arguments of `Model.create`: the settings that the model declares."""
     names = settings_of(model) if model.Settings is None else [n for n in types_of(model.Settings) if n not in ENSEMBLE]
     return {name: getattr(settings, name) for name in names}

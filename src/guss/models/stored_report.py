@@ -19,7 +19,7 @@ def report_numbers(report: FitReport | None) -> list[Any] | None:
 
 
 def report_from(values: Any, lead: tuple[int, ...]) -> FitReport | None:
-    """A report as `report_numbers` wrote it: its own numbers, then those of learned outcomes; `lead`: first axes."""
+    """The inverse of `report_numbers`: numbers of the fit, then of learned outcomes; `lead`: leading axes."""
     if values is None:
         return None
     count, more = len(FitReport._fields) - 1, len(OutcomeReport._fields)

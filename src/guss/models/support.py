@@ -1,4 +1,4 @@
-"""Where the training data lie: predictions far from them are guesses, whatever the model says of its own accuracy."""
+"""The support of the training data: far from it, predictions are extrapolations, however certain the model is."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from guss.models.scaling import Scaling
 
 NUM_POINTS = 256
-"""States kept of the training data."""
+"""States sampled from the training data."""
 QUANTILE = 0.99
 EDGE = 0.1
 """The observed range is widened by this share of its width."""
 NOWHERE = 1e6
-"""Where places without a point lie, in standard deviations: never the nearest."""
+"""Coordinates of rows without a point, in standard deviations: never the nearest."""
 
 
 class Support(eqx.Module):
-    """A sample of the observed states, the distance from its nearest point beyond which a state is unfamiliar, and the
-    observed range of every dimension: a side that was never met is unfamiliar from its edge on."""
+    """A sample of the observed states, and their range in every dimension.
+
+    A state is unfamiliar outside of this range, or if it is further than `radius` from the nearest point of the sample.
+    """
 
     scaling: Scaling
     points: Float[Array, "K D"]  # standardised
@@ -40,8 +42,11 @@ class Support(eqx.Module):
 
     @classmethod
     def of(cls, obs: Float[Array, "rows D"], use: Bool[Array, "rows"], key: PRNGKeyArray, reach: float) -> Support:
-        """Of the rows in use. The radius is `reach` times the distance that nearly all points have to their nearest
-        neighbour: dense data give a small one, sparse data a large one."""
+        """The support of the rows in use.
+
+        The radius is `reach` times the 0.99 quantile of the points' distances to their nearest neighbours: small for
+        dense data, large for sparse data.
+        """
         scaling = Scaling.of(obs, use)
         lots = jnp.where(use, jax.random.uniform(key, use.shape), -1.0)
         kept = min(NUM_POINTS, obs.shape[0])
@@ -60,13 +65,13 @@ class Support(eqx.Module):
         return cls(scaling, points, jnp.where(count > 1, reach * usual, 0.0), low - wider, high + wider)
 
     def unfamiliar(self, obs: Float[Array, "D"]) -> Float[Array, ""]:
-        """1 where a state is beyond the observed range of a dimension, or further from all points than the radius."""
+        """1 if a state is beyond the observed range of a dimension, or further from all points than the radius."""
         nearest = jnp.min(_squared_distances(self.points, self.scaling(obs)))
         inside = jnp.all((obs >= self.low) & (obs <= self.high))
-        return (~((nearest <= self.radius**2) & inside)).astype(jnp.float32)  # also where it is not finite
+        return (~((nearest <= self.radius**2) & inside)).astype(jnp.float32)  # also if it is not finite
 
 
 def _squared_distances(points: Float[Array, "K D"], state: Float[Array, "D"]) -> Float[Array, "K"]:
-    """By one product, which is one large operation under `vmap`."""
+    """Computed by one product, which is one large operation under `vmap`."""
     squares = jnp.sum(points**2, axis=1) + jnp.sum(state**2) - 2.0 * points @ state
     return jnp.maximum(squares, 0.0)

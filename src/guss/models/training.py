@@ -1,7 +1,7 @@
-"""What fits have in common: data, settings, which rows are held out, and the training loop of networks.
+"""Common parts of fits: data buffers, settings, held-out rows, and the training loop of networks.
 
-Data live in buffers of fixed size with a count of filled rows, so a growing data set does not recompile. The loop is
-Adam on minibatches; the rate is cut on a plateau and the best weights are kept.
+Data are stored in buffers of fixed size with a count of filled rows, so a growing data set does not recompile. The loop
+is Adam on minibatches; the learning rate is reduced on a plateau and the best weights are kept.
 """
 
 from __future__ import annotations
@@ -44,19 +44,20 @@ class FitSettings:
     """
 
     loss: str = "beta_nll"
-    """nll (the paper's), beta_nll (keeps the variance from starving the mean), mse (mean by squares, spread by nll)."""
+    """nll (the paper's), beta_nll (weights nll by variance^beta, for a better mean), mse (for the mean; nll for the
+    spread)."""
     beta: float = 0.5
     """Exponent of the variance in beta_nll."""
     epochs: int = 5000
-    """Passes over the data (as many random batches as a pass has), if the limits on steps allow them."""
+    """Passes over the data (as many random batches as a pass has), unless a limit on steps is lower."""
     max_steps: int = 4000
-    """At most this many gradient steps in all; 0: no limit."""
+    """Maximum number of gradient steps; 0: no limit."""
     warm_steps: int = 1500
-    """The same for fits that start from the weights of the last fit; 0: as max_steps."""
+    """max_steps of fits that start from the weights of the last fit; 0: as max_steps."""
     batch: int = 50
     """Transitions per gradient step."""
     learning_rate: float = 1e-3
-    """Adam's."""
+    """Learning rate of Adam."""
     validation: float = 0.1
     """Share of the transitions held out."""
     patience: int = 200
@@ -65,12 +66,13 @@ class FitSettings:
     warm_start: bool = True
     """Start from the weights of the last fit instead of new random ones."""
     cost_blur: float = 0.05
-    """Noise on the states that costs are learned from, in standard deviations of the data: plans keep that far away."""
+    """Noise on the states that costs are learned from, in standard deviations of the data. It keeps plans about that
+    far from unsafe states."""
     reward_margin: float = 0.1
     """How far a learned reward may leave the observed range, as a share of its width."""
     reach: float = 3.0
-    """A state is unfamiliar beyond the observed range, or where its distance from the nearest training state is more
-    than this many times the usual distance between training states."""
+    """A state is unfamiliar beyond the observed range, or if its distance from the nearest training state is more than
+    this many times the usual distance between training states."""
 
     def __post_init__(self) -> None:
         check_fields(self, "fit")
@@ -97,13 +99,13 @@ def empty_data(
 
 
 def check_buffer(what: str, task: Task, rows: int) -> None:
-    """Refuse more transitions of a task than memory is meant for."""
+    """Raise if transitions of a task exceed the memory limit."""
     numbers = 2 * task.observations.size + math.prod(task.actions.shape) + len(task.constraints) + 2
     MAX_BUFFER.check(f"{what} ({rows} transitions of task {task.name!r})", 4 * rows * numbers)
 
 
 def append(data: Data, more: Data) -> Data:
-    """The buffers with the first `more.filled` rows of a block; the caller sees to room for the whole block."""
+    """Append the first `more.filled` rows of a block; the buffers must have room for the whole block."""
     write = lambda rows, new: jax.lax.dynamic_update_slice_in_dim(rows, new, data.filled, axis=0)  # noqa: E731
     obs, action, next_obs, use = map(write, data[:4], more[:4])
     outcomes = None if data.outcomes is None else write(data.outcomes, more.outcomes)
@@ -126,10 +128,10 @@ class _Training(NamedTuple):
 
 
 def split_rows(data: Data, settings: FitSettings) -> tuple[Bool[Array, "rows"], Bool[Array, "rows"]]:
-    """Which rows are trained on and which are held out: two masks [R].
+    """Masks of the training rows and of the held-out rows, [R] each.
 
-    `data`: transitions in buffers of R rows; `settings.validation` is the share to hold out. The draw depends on the
-    row alone, so what was held out once stays held out.
+    `data`: transitions in buffers of R rows; `settings.validation` is the share to hold out. The draw depends only on
+    the row number, so a row that was held out once stays held out.
 
     Example:
         >>> rows = jnp.zeros((100, 2))
@@ -146,7 +148,7 @@ def split_rows(data: Data, settings: FitSettings) -> tuple[Bool[Array, "rows"], 
 
 @lru_cache(maxsize=8)
 def _lots(capacity: int) -> np.ndarray:
-    """A random number for each row: a constant of the program, which would otherwise draw it in several places."""
+    """A random number per row: a constant of the program, which would otherwise draw the numbers in several places."""
     with jax.ensure_compile_time_eval():
         return np.asarray(jax.random.uniform(jax.random.key(0), (capacity,)))
 
@@ -165,7 +167,7 @@ def pace_of(
 
 
 Losses = Callable[..., Float[Array, "N"]]
-"""Weights and rows (and normal random numbers for each, if asked for) to the loss of each row."""
+"""Maps weights and row numbers (and `num_normals` normal random numbers per row) to the loss of each row."""
 
 
 def train_network(
@@ -179,15 +181,15 @@ def train_network(
     pace: Pace,
     num_normals: int = 0,
 ) -> _Training:
-    """Adam on minibatches of the first `num_training` rows; the weights of the best epoch on the held-out rows.
+    """Run Adam on minibatches of the first `num_training` rows; keep the epoch that is best on the held-out rows.
 
-    The held-out rows follow the training rows. `objective` is minimised, with `num_normals` random numbers for each row
-    if there are any; an epoch is evaluated by `criterion`.
+    The held-out rows follow the training rows. `objective` is minimised; if `num_normals` > 0, it receives that many
+    random numbers per row. `criterion` evaluates an epoch.
     """
     adam = optax.scale_by_adam()
 
     def held_out_loss(weights: Any) -> Float[Array, ""]:
-        """Mean over the held-out rows, block by block: only as many as there are."""
+        """Mean over the held-out rows, in no more blocks than they fill."""
 
         def block(i: Array, total: Array) -> Array:
             row = i * BLOCK + jnp.arange(BLOCK)
@@ -201,13 +203,13 @@ def train_network(
         state, draws = carry
         drawn = jax.tree.map(lambda x: x[i], draws)
         loss, gradient = jax.value_and_grad(lambda w: jnp.mean(objective(w, *drawn)))(state.weights)
-        with jax.numpy_dtype_promotion("standard"):  # optax raises a float to a whole number
+        with jax.numpy_dtype_promotion("standard"):  # optax raises a float to an integer power
             update, optimiser = adam.update(gradient, state.optimiser)
         weights = jax.tree.map(lambda w, u: w - state.rate * u, state.weights, update)
         return state._replace(weights=weights, optimiser=optimiser, train_loss=loss), draws
 
     def steps(block: Array, carry: tuple[_Training, PRNGKeyArray]) -> tuple[_Training, PRNGKeyArray]:
-        """Up to DRAWN steps: their batches are drawn at once, a draw a step would take longer than the step."""
+        """Up to DRAWN steps, whose batches are drawn at once: one draw per step would take longer than the step."""
         state, key_epoch = carry
         lots = jax.random.uniform(jax.random.fold_in(key_epoch, block), (DRAWN, settings.batch))
         draws = (lots * num_training.astype(jnp.float32)).astype(jnp.int32)
@@ -234,7 +236,7 @@ def train_network(
             best_loss=keep(loss, state.best_loss),
             best_weights=jax.tree.map(keep, state.weights, state.best_weights),
             best_epoch=keep(number, state.best_epoch),
-            settled=plateau & (state.rate <= 1.01 * least),  # what follows would hardly move, and not be kept
+            settled=plateau & (state.rate <= 1.01 * least),  # further epochs would hardly change the weights
         )
 
     start = _Training(
@@ -257,12 +259,12 @@ def train_network(
 
 
 def batched_like(like: Any, carry: Any) -> Any:
-    """The start of a loop, with every value batched where `like` is; the values stay as they are.
+    """The initial carry of a loop with unchanged values, batched like `like`.
 
-    Under `vmap`, a loop whose carry begins with constants is traced again until the batching of all values is settled:
+    Under `vmap`, a loop whose initial carry has constants is traced again until the batching of all values is known:
     twice per loop, eight times for the innermost of three.
     """
-    nothing = jnp.sum(jax.tree.leaves(like)[0].ravel()[:0])  # 0, which XLA knows
+    nothing = jnp.sum(jax.tree.leaves(like)[0].ravel()[:0])  # 0, known to XLA
     return jax.tree.map(lambda x: x | (nothing != 0) if x.dtype == bool else x + nothing.astype(x.dtype), carry)
 
 

@@ -1,7 +1,7 @@
-"""What the data say of a learned cost: how many unsafe examples there are, where they lie, and what they leave open.
+"""Checks of the data of a learned cost: the number of unsafe examples, their range, and unexplored sides.
 
-A classifier that never met an unsafe state calls everything safe. It is the data that show it, not the classifier's
-error: on data without an unsafe row that error is zero.
+A classifier trained without unsafe examples predicts that every state is safe. Its error does not show this: on data
+without an unsafe row, the error is zero.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from guss.spaces import Observations
 from guss.task import Task
 
 FEW = 10
-"""Fewer unsafe examples than this are too few to learn a cost from."""
+"""Minimum number of unsafe examples to learn a cost from."""
 SEPARATED = 0.99
 """One dimension separates unsafe from safe states if this share of all pairs is in the same order."""
 MOST_SEEDS = 6
-"""So many seeds a warning names."""
+"""A warning lists at most this many seeds."""
 NEAR = 0.05
-"""Share of the observed range: so close to the bound of their space, states have reached it."""
+"""States within this share of the observed range from a bound of their space have reached it."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +36,28 @@ class Examples:
     """Smallest value in each dimension of the unsafe states; empty if there are none."""
     high: tuple[float, ...]
     one_sided: tuple[tuple[int, str, float], ...]
-    """Dimensions in which all unsafe states lie on one side ("low" or "high") while the other was not explored, and how
-    far the data reach on the other side."""
+    """Dimensions in which all unsafe states lie on one side ("low" or "high") while the other was not explored, and the
+    end of the data on the other side."""
     names: tuple[str, ...] | None = None
-    """Of the dimensions."""
+    """Names of the dimensions."""
 
     def _label(self, dim: int) -> str:
         return f"obs[{dim}]" if self.names is None else self.names[dim]
 
     @property
     def kind(self) -> str:
-        """What is lacking: "none", "one-sided" or "few" unsafe examples; "" if nothing is."""
+        """The problem: "none", "one-sided" or "few" unsafe examples; "" if there are enough."""
         if self.unsafe == 0:
             return "none"
         return "one-sided" if self.one_sided else "few" if self.unsafe < FEW else ""
 
     @property
     def warning(self) -> str | None:
-        """Why plans must not be trusted to be safe; None if nothing speaks against it."""
+        """Why plans may be unsafe; None if the examples are sufficient."""
         if self.kind == "none":
             return (
-                f"cost {self.name!r}: none of {self.total} observed states is unsafe, so plans cannot know what is. "
-                f"Describe the cost in a Task, bring data with unsafe examples, or plan with --unknown-unsafe"
+                f"cost {self.name!r}: none of {self.total} observed states is unsafe, so the cost cannot be learned. "
+                f"Describe the cost in a Task, add data with unsafe examples, or plan with --unknown-unsafe"
             )
         if self.kind == "one-sided":
             return "; ".join(self._side(*each) for each in self.one_sided)
@@ -70,12 +70,12 @@ class Examples:
         beyond = "above" if where == "low" else "below"
         return (
             f"cost {self.name!r}: all {self.unsafe} unsafe states have {self._label(dim)} {there}, and no state "
-            f"{beyond} {reached:.3g} was observed: plans take that side for safe"
+            f"{beyond} {reached:.3g} was observed: plans treat that side as safe"
         )
 
     @property
     def region(self) -> str:
-        """Where the unsafe examples lie, dimension by dimension."""
+        """Range of the unsafe examples in every dimension."""
         if not self.unsafe:
             return "no unsafe example"
         ends = enumerate(zip(self.low, self.high, strict=True))
@@ -95,9 +95,9 @@ class Examples:
 
 
 def examples_of(name: str, obs: np.ndarray, event: np.ndarray, space: Observations | None = None) -> Examples:
-    """Of the states [N, D] and whether each is unsafe, [N].
+    """The Examples among states `obs` [N, D]; `event` [N]: whether each is unsafe.
 
-    A side on which the states come close to the bound of their space is known: there is nothing beyond it.
+    A side on which the states come close to the bound of their space is explored: there is nothing beyond it.
     """
     unsafe, safe = obs[event], obs[~event]
     if not len(unsafe):
@@ -109,7 +109,7 @@ def examples_of(name: str, obs: np.ndarray, event: np.ndarray, space: Observatio
     for dim in range(obs.shape[1]) if len(safe) else ():
         above = _share_above(unsafe[:, dim], safe[:, dim])
         middle = float(np.median(safe[:, dim]))
-        # Unsafe states on one side say nothing of the other, unless safe ones were met as far from the middle there.
+        # The other side is explored if safe states were observed there, as far from the middle as the unsafe ones.
         least, most = float(obs[:, dim].min()), float(obs[:, dim].max())
         near = NEAR * (most - least)
         floor, ceiling = _ends(least, most, float(lowest[dim]), float(highest[dim]), near)
@@ -122,9 +122,9 @@ def examples_of(name: str, obs: np.ndarray, event: np.ndarray, space: Observatio
 
 
 def _ends(least: float, most: float, lowest: float, highest: float, near: float) -> tuple[float, float]:
-    """Where a dimension ends: at the bounds of its space; where it has none, at zero if its values stop there.
+    """The ends of a dimension: the bounds of its space; without a bound, zero if its values stop there.
 
-    A concentration or a pressure is never negative, and data alone do not say so otherwise.
+    A concentration or a pressure is never negative, even if its space has no bounds.
     """
     floor = 0.0 if np.isinf(lowest) and 0.0 <= least <= near else lowest
     ceiling = 0.0 if np.isinf(highest) and -near <= most <= 0.0 else highest
@@ -139,15 +139,15 @@ def _share_above(these: np.ndarray, those: np.ndarray) -> float:
 
 
 class Knowledge:
-    """Which warnings are news: each is given once, and again if it comes back."""
+    """Filters repeated warnings: each is given once, and again if its problem recurs."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, set[str]] = {}
 
     def news(self, examples: Sequence[Sequence[Examples]], seeds: Sequence[int] = ()) -> list[str]:
-        """Warnings about the data of all seeds, [S][costs], that were not given the last time; `seeds`: their numbers.
+        """Warnings about `examples` [S][costs] that the last call did not give; `seeds`: numbers of the seeds.
 
-        Several seeds that lack the same are warned of once, with the figures of the first of them.
+        Seeds with the same problem share one warning, with the figures of the first of them.
         """
         found = []
         for each in zip(*examples, strict=True):
@@ -161,7 +161,7 @@ class Knowledge:
 
 
 def _seeds_text(seeds: Sequence[int], total: int) -> str:
-    """Which seeds of all a warning is about, as it begins; nothing where there is one seed."""
+    """The prefix of a warning: the seeds that it is about; empty if there is only one seed."""
     if total == 1:
         return ""
     count = f"{len(seeds)} of {total} seeds"
@@ -172,7 +172,7 @@ def _seeds_text(seeds: Sequence[int], total: int) -> str:
 
 
 def learned_examples(task: Task, obs: np.ndarray, outcomes: np.ndarray) -> list[Examples]:
-    """Of every learned cost of a task: states [N, D] that steps led to, and their outcomes [N, 2 + C]."""
+    """The Examples of every learned cost of a task; `obs` [N, D]: states that steps led to, `outcomes` [N, 2 + C]."""
     return [
         examples_of(constraint.name, obs, outcomes[:, 1 + i] > 0.0, task.observations)
         for i, constraint in enumerate(task.constraints)

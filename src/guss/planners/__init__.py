@@ -1,6 +1,6 @@
-"""Planners: what to do now. One file each, all compiled by the same engine.
+"""Planners choose the next action. One file each; all run in the same compiled engine.
 
-Write your own: subclass `guss.Planner`, decorate it with `@register_planner("my-planner")`.
+Custom planners: subclass `guss.Planner` and decorate the class with `@register_planner("my-planner")`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ register_planner = PLANNERS.register
 def make_planner(name: str, task: Task, *, horizon: int, budget: int, **settings: Any) -> Planner:
     """The planner of that name for a task.
 
-    `name`: as `guss list` shows it. `task`: what to plan for. `horizon`: H steps. `budget`: M evaluated plans.
+    `name`: one of `guss list`. `task`: the task that scores plans. `horizon`: H steps. `budget`: M plans to evaluate.
     `settings`: those that the planner declares, such as `num_new` of guss. Raises GussError if a name is not known, a
     value has the wrong type, or the plan is too large for memory.
 
@@ -51,7 +51,7 @@ def checked_settings(name: str, cls: type[Any], values: Any) -> dict[str, Any]:
 
 
 def check_plan_size(horizon: int, budget: int, particles: int = 1) -> None:
-    """Refuse plans that predict more steps than memory is meant for."""
+    """Raise if a plan predicts more steps than the memory limit allows."""
     if horizon > 0 and budget > 0:
         what = f"a plan with horizon {horizon}, budget {budget} and {particles} particles"
         MAX_PLAN_STEPS.check(what, horizon * budget * particles)

@@ -1,8 +1,8 @@
 """The archive of MAP-Elites: the best candidate of every behaviour cell, exactly as if stored one by one.
 
-It has one row per plan of the budget, in order of arrival, and a mark on the rows that are elites now; its size
-follows the budget, whatever the number of cells. A row that lost its cell keeps its place and loses the mark, so
-adding a generation writes one contiguous block.
+It has one row per plan of the budget, in order of arrival, and a mask of the current elites. Its size depends on the
+budget, not on the number of cells. A row that lost its cell stays in place and is removed from the mask, so adding a
+generation writes one contiguous block.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from guss import risk
 from guss.types import Scores
 
 PAIRWISE_LIMIT = 2**22
-"""Up to this many pairs (new × rows) a generation is compared pair by pair, beyond it newcomers are sorted."""
+"""Up to this many pairs (new × rows) a generation is compared pair by pair; above it, newcomers are sorted."""
 
 
 class Archive(NamedTuple):
@@ -35,7 +35,7 @@ class Archive(NamedTuple):
 
 
 def empty(candidate: PyTree, capacity: int) -> Archive:
-    """An archive without elites for `capacity` arrivals like `candidate`."""
+    """An empty archive for `capacity` candidates with the shape of `candidate`."""
     zeros = jnp.zeros((capacity,), jnp.float32)
     no = jnp.zeros((capacity,), bool)
     return Archive(
@@ -51,16 +51,16 @@ Rule = Callable[[Archive, Scores], Bool[Array, "M"]]
 
 
 def best_of_cells(archive: Archive, new: Scores) -> Bool[Array, "M"]:
-    """STORE of Alg. 5: an empty cell takes anything, a filled one only what is better."""
+    """STORE of Alg. 5: an empty cell accepts any plan, a filled cell only a better one."""
     few = new.reward.shape[0] * archive.elite.shape[0] <= PAIRWISE_LIMIT
     return _elites_by_pairs(archive, new) if few else _elites_by_sorting(archive, new)
 
 
 def store(archive: Archive, candidates: PyTree, scores: Scores, rule: Rule = best_of_cells) -> Archive:
-    """STORE (Alg. 5) for a whole generation; who is an elite then is left to `rule`.
+    """STORE (Alg. 5) for a whole generation; `rule` determines which rows are elites.
 
-    Plans whose prediction is not finite are not stored. Among equals the first arrival stays, within the generation
-    too, so the order of the rows matters and the outcome equals storing one by one.
+    Plans with non-finite predictions never become elites. In a tie the first arrival stays, also within the
+    generation, so the order of the rows matters and the result equals storing one by one.
     """
     return Archive(
         candidates=jax.tree.map(lambda rows, new: write(rows, new, archive.size), archive.candidates, candidates),
@@ -71,7 +71,7 @@ def store(archive: Archive, candidates: PyTree, scores: Scores, rule: Rule = bes
 
 
 def write(rows: Array, new: Array, start: Int[Array, ""]) -> Array:
-    """A generation's block among the rows."""
+    """Write a generation's block at row `start`."""
     return jax.lax.dynamic_update_slice_in_dim(rows, new, start, axis=0)
 
 
@@ -83,7 +83,7 @@ def _elites_by_pairs(archive: Archive, new: Scores) -> Bool[Array, "M"]:
 
     rivals = (rows.cell == old.cell) & archive.elite[None, :]
     beats_old = rivals & rows.finite & risk.better(rows, old)
-    kept_out = rivals & ~beats_old  # the elite was there first and keeps a tie
+    kept_out = rivals & ~beats_old  # in a tie the elite stays: it arrived first
 
     order = jnp.arange(new.reward.shape[0])
     earlier = order[None, :] < order[:, None]
@@ -95,9 +95,9 @@ def _elites_by_pairs(archive: Archive, new: Scores) -> Bool[Array, "M"]:
 
 
 def _elites_by_sorting(archive: Archive, new: Scores) -> Bool[Array, "M"]:
-    """Sort the newcomers by cell, then from best to worst; each elite looks for the leader of its cell among them.
+    """Sort the newcomers by cell, then from best to worst; each elite looks up the leader of its cell among them.
 
-    O(N log N + M log N): only the newcomers are sorted, the elites are all in different cells.
+    O(N log N + M log N): only the newcomers are sorted, because all elites are in different cells.
     """
     num = new.reward.shape[0]
     nowhere = jnp.iinfo(jnp.int32).max
@@ -120,10 +120,10 @@ def _elites_by_sorting(archive: Archive, new: Scores) -> Bool[Array, "M"]:
 def select(
     archive: Archive, lots: Float[Array, "M"], num: int, eligible: Bool[Array, "M"] | None = None
 ) -> tuple[PyTree, Bool[Array, "N"]]:
-    """SELECT (Alg. 6, line 3): `num` elites without cost (or of those `eligible`), uniformly, without replacement.
+    """SELECT (Alg. 6, line 3): `num` elites without cost (or `eligible` rows), uniformly, without replacement.
 
     `lots` are independent and uniform in (−1, 1): the eligible rows with the largest lots are chosen. Returns `num`
-    candidates and a mask of the valid ones: if fewer rows are eligible, the caller must replace the others.
+    candidates and a mask of the valid ones: if fewer rows are eligible, the caller must replace the invalid ones.
     """
     eligible = archive.elite & archive.scores.safe if eligible is None else eligible
     drawn, rows = jax.lax.top_k(jnp.where(eligible, lots, -1.0), num)

@@ -1,8 +1,9 @@
-"""Constrained cross-entropy by a penalty: CEM on the reward less a price for every unit of cost.
+"""Penalised cross-entropy method: CEM on reward − penalty × cost.
 
-Wen and Topcu's method of that name (2018) ranks by cost until enough samples are feasible, as `rcem` does here. This
-one trades: a plan with cost is taken where its reward pays for it. The cost is the mean over the model's particles, as
-in the constrained planners of safe-RL libraries, where `rcem` takes the worst. Hard violations are not for sale.
+The constrained cross-entropy method of Wen and Topcu (2018) ranks by cost until enough samples are feasible, as `rcem`
+does here. This planner trades off: a plan with cost is chosen if its reward outweighs the penalty. The cost is the mean
+over the model's particles, as in the constrained planners of safe-RL libraries; `rcem` uses the maximum. Hard
+violations are not traded off.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from guss.types import WORST, Scores, setting
 
 @register_planner("cce", paper="not in it")
 class PenalisedCrossEntropy(CrossEntropyPlanner):
-    """Cross-entropy method with a price on cost: refits to the highest reward − penalty × mean cost."""
+    """Cross-entropy method with a cost penalty: refits to the highest reward − penalty × mean cost."""
 
     objective = "penalty"
     over_particles = "mean"
 
-    penalty: float = setting(1000.0, "reward that one unit of cost (a step over a bound) subtracts")
+    penalty: float = setting(1000.0, "subtracted from the reward for each unit of cost (an unsafe step)")
 
     def __check_init__(self) -> None:
         if not 0.0 <= self.penalty < WORST:
@@ -31,10 +32,10 @@ class PenalisedCrossEntropy(CrossEntropyPlanner):
 
     def ranking_scores(self, scores: Scores) -> Scores:
         """Hard violations, then reward − penalty · cost."""
-        paid = jnp.maximum(scores.reward - self.penalty * scores.cost, -WORST)
+        penalised = jnp.maximum(scores.reward - self.penalty * scores.cost, -WORST)
         worst = jnp.where(scores.finite, 0.0, WORST)
-        return scores._replace(cost=worst, reward=jnp.where(scores.finite, paid, -WORST))
+        return scores._replace(cost=worst, reward=jnp.where(scores.finite, penalised, -WORST))
 
     def counts(self, scores: Scores) -> Bool[Array, "N"]:
-        """Those whose predictions are finite."""
+        """Samples with finite predictions."""
         return scores.finite

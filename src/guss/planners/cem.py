@@ -29,12 +29,12 @@ from guss.validation import check_ranges
 
 
 class CrossEntropyPlanner(MeanSequencePlanner):
-    """Samples, refits to the `num_elites` best, repeats; acts with the mean. `ranking_scores` says what is best."""
+    """Samples, refits to the `num_elites` best by `ranking_scores`, and repeats; acts with the mean."""
 
     iterations: int = setting(5, "refits; the budget is divided among them")
     num_elites: int = setting(10, "samples that the distribution is refitted to")
     smoothing: float = setting(0.1, "weight of the old distribution in a refit")
-    initial_std: float = setting(1.0, "first standard deviation, in half-widths of the action bounds")
+    initial_std: float = setting(1.0, "initial standard deviation, in half-widths of the action bounds")
     warm_start: bool = setting(False, "start from the last plan's distribution mean, shifted by one step")
 
     def __check_init__(self) -> None:
@@ -48,15 +48,15 @@ class CrossEntropyPlanner(MeanSequencePlanner):
             )
 
     def schedule(self, budget: int) -> tuple[int, ...]:
-        """Equal populations; what does not divide goes to the first iterations."""
+        """Equal populations; the remainder goes to the first iterations."""
         return equal_parts(budget, self.iterations)
 
     def first_memory(self) -> Distribution:
-        """The distribution of a first plan."""
+        """The initial distribution of an episode's first plan."""
         return uniform(self.interface.actions, self.horizon, self.initial_std)
 
     def memory(self, state: SequenceState) -> Distribution:
-        """The next plan's first distribution: fresh, or centred on what is left of this plan (`warm_start`)."""
+        """The next plan's initial distribution: reset, or centred on the rest of this plan (`warm_start`)."""
         first = self.first_memory()
         return shifted(state.dist, first) if self.warm_start else first
 

@@ -1,4 +1,4 @@
-"""Distributions over action sequences, and how they are drawn from and refitted: what CEM, MPPI and iCEM share.
+"""Distributions over action sequences, with sampling and refitting, shared by CEM, MPPI and iCEM.
 
 Continuous actions: a normal per step and dimension. Discrete actions: a categorical per step and dimension.
 """
@@ -50,10 +50,10 @@ def draw(dist: Distribution, actions: Actions, key: PRNGKeyArray, num: int) -> S
 
 
 def perturb(dist: Distribution, actions: Actions, noise: Float[Array, "N H A"]) -> Shaped[Array, "N H ..."]:
-    """Action sequences made of standard normal noise that may be correlated over time, which `draw` cannot do.
+    """Action sequences from standard normal noise, which may be correlated over time (unlike in `draw`).
 
-    Continuous: mean + std · noise, clipped to the bounds (not truncated: a bound is then often played itself).
-    Discrete: the noise's place in the normal distribution is the lot in the inverse of the cumulative one.
+    Continuous: mean + std · noise, clipped to the bounds (not truncated, so a bound itself is drawn often).
+    Discrete: the inverse CDF of the categorical, at the normal CDF of the noise.
     """
     if isinstance(dist, Normal):
         return _from_unit(actions, jnp.clip(dist.mean[None] + dist.std[None] * noise, -1.0, 1.0))
@@ -61,17 +61,17 @@ def perturb(dist: Distribution, actions: Actions, noise: Float[Array, "N H A"]) 
 
 
 def _pick(dist: Categorical, actions: Actions, lots: Float[Array, "N H A 1"]) -> Int[Array, "N H ..."]:
-    """Inverse of the cumulative distribution."""
+    """Inverse transform sampling."""
     assert isinstance(actions, DiscreteActions)
     below = jnp.cumsum(dist.probs, axis=-1)[None]
-    # Values beyond the last possible one have no width, so they are never drawn.
+    # Values beyond the last possible one have probability 0, so they are never drawn.
     return actions.from_indices(jnp.sum(lots * below[..., -1:] >= below[..., :-1], axis=-1, dtype=jnp.int32))
 
 
 def refit(
     dist: Distribution, actions: Actions, elites: Shaped[Array, "E H ..."], weight: Float[Array, "E"], smoothing: float
 ) -> Distribution:
-    """smoothing · old + (1 − smoothing) · elites; elites of weight 0 do not count, and without any nothing changes."""
+    """smoothing · old + (1 − smoothing) · elites; elites of weight 0 are ignored, and if all are, nothing changes."""
     total = jnp.sum(weight)
     share = (weight / jnp.maximum(total, 1.0))[:, None, None]
     if isinstance(dist, Normal):
@@ -88,7 +88,7 @@ def refit(
 
 
 def centre(dist: Distribution, actions: Actions) -> Shaped[Array, "H ..."]:
-    """The mean sequence, or the likeliest one of discrete actions."""
+    """The mean sequence, or the most likely one of discrete actions."""
     if isinstance(dist, Normal):
         return _from_unit(actions, dist.mean)
     assert isinstance(actions, DiscreteActions)
@@ -96,9 +96,9 @@ def centre(dist: Distribution, actions: Actions) -> Shaped[Array, "H ..."]:
 
 
 def shifted(dist: Distribution, first: Distribution, fresh: float = 0.5) -> Distribution:
-    """A next plan's first distribution: what is left of this plan's, one step on, with the first one's spread.
+    """The next plan's initial distribution: that of this plan, shifted by one step, with the spread of `first`.
 
-    A categorical has no spread of its own: the share `fresh` of the weight goes back to all values.
+    A categorical has no separate spread: it is mixed with `first`, whose weight is `fresh`.
     """
     shift = lambda now, start: jnp.concatenate([now[1:], start[-1:]])  # noqa: E731
     if isinstance(dist, Normal) and isinstance(first, Normal):
@@ -119,13 +119,13 @@ def _to_unit(actions: Actions, sequence: Array) -> Array:
 
 
 def equal_parts(budget: int, parts: int) -> tuple[int, ...]:
-    """Equal populations; what does not divide goes to the first ones."""
+    """Equal populations; the remainder goes to the first ones."""
     each, rest = divmod(budget, max(parts, 1))
     return tuple(each + (i < rest) for i in range(parts) if each + (i < rest) > 0)
 
 
 def shrinking_parts(budget: int, parts: int, factor: float) -> tuple[int, ...]:
-    """Populations that shrink by `factor`, and sum to the budget; what rounding leaves goes to the first ones."""
+    """Populations that shrink by `factor`, and sum to the budget; the remainder of rounding goes to the first ones."""
     shares = [factor**-i for i in range(parts)]
     total = sum(shares)
     sizes = [int(budget * share / total) for share in shares]
@@ -148,13 +148,13 @@ def ranking(scores: Scores) -> Int[Array, "N"]:
 
 
 def keep_best(state: SequenceState, candidate: Shaped[Array, "H ..."], scores: Scores) -> SequenceState:
-    """The best of a generation in place of the best sample so far, where it is strictly better."""
+    """Replace the best sample so far by the best of a generation, if that is strictly better."""
     improved = risk.better(scores, state.scores)
     pair = ((candidate, scores), (state.sample, state.scores))
     return SequenceState(state.dist, *jax.tree.map(lambda new, old: jnp.where(improved, new, old), *pair))
 
 
 def nothing_yet(dist: Distribution, actions: Actions) -> SequenceState:
-    """Before the first generation: a distribution, and no sample."""
+    """The state before the first generation: a distribution and no sample."""
     horizon = jax.tree.leaves(dist)[0].shape[0]
     return SequenceState(dist, jnp.zeros((horizon, *actions.shape), actions.dtype), risk.no_scores())

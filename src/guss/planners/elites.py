@@ -1,4 +1,4 @@
-"""What MAP-Elites (Alg. 2) and GuSS (Alg. 4) have in common: evolve policies in an archive of elites."""
+"""Common base of MAP-Elites (Alg. 2) and GuSS (Alg. 4): they evolve policies in an archive of elites."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from guss.types import Planner, Scores, setting
 from guss.validation import check_ranges
 
 MOST_DRAWS = 2**26
-"""Up to this many random numbers are drawn before a plan begins: a quarter of a gigabyte."""
+"""Up to this many random numbers are drawn before a plan starts: a quarter of a gigabyte."""
 
 
 class Draws(NamedTuple):
@@ -30,7 +30,7 @@ class Draws(NamedTuple):
 
 
 class ElitePlanner(Planner):
-    """Evolves an archive of small policies; what counts as better is left to `ranking_scores`."""
+    """Evolves an archive of small policies; `ranking_scores` defines which policy is better."""
 
     keeps_archive = True
 
@@ -39,7 +39,7 @@ class ElitePlanner(Planner):
     mutation_variance: float = setting(0.05, "Σ: variance of the noise added to every parameter")
     sample_std: float = setting(1.0, "standard deviation of freshly sampled weights and biases")
     policy_hidden: tuple[int, ...] = setting((5,), "units of the policy's hidden layers")
-    warm_start: bool = setting(True, "the last plan's policy is one of the initial ones (not in the paper)")
+    warm_start: bool = setting(True, "include the last plan's policy in the initial ones (not in the paper)")
 
     def __check_init__(self) -> None:
         check_ranges(self, "method", num_initial="[1, inf)", num_new="[1, inf)", policy_hidden="[1, inf)")
@@ -54,7 +54,7 @@ class ElitePlanner(Planner):
 
     @abstractmethod
     def ranking_scores(self, scores: Scores) -> Scores:
-        """The scores by which STORE, SELECT and the final choice go."""
+        """The scores that STORE, SELECT and the final choice compare."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -62,34 +62,34 @@ class ElitePlanner(Planner):
         return policy.layer_sizes(self.interface, self.policy_hidden)
 
     def schedule(self, budget: int) -> tuple[int, ...]:
-        """n policies, then n_new at a time; the last generation is cut so that M is spent exactly."""
+        """n policies, then n_new at a time; the last generation is smaller if M requires it."""
         if self.num_new < 1 or budget < self.num_initial:
             return (budget,)
         full, rest = divmod(budget - self.num_initial, self.num_new)
         return (self.num_initial,) + (self.num_new,) * full + ((rest,) if rest else ())
 
     def first_memory(self) -> Float[Array, "params"]:
-        """No policy to start from: not a number."""
+        """NaN: no policy to start from."""
         return jnp.full((policy.num_parameters(self.sizes),), jnp.nan, jnp.float32)
 
     def memory(self, state: Archive) -> Float[Array, "params"]:
-        """The policy acted with (`warm_start`): closed-loop, it is as good a guess for the next step."""
+        """The chosen policy (`warm_start`): it is closed-loop, so it suits the next step as well."""
         return self.best(state) if self.warm_start else self.first_memory()
 
     def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: Float[Array, "params"]) -> Archive:
-        """A_ME = ∅ (Alg. 4, line 3). The row that the first arrival will take holds what is remembered until then."""
+        """A_ME = ∅ (Alg. 4, line 3). Row 0 holds the remembered policy until the first arrival overwrites it."""
         empty = archives.empty(memory, self.budget)
         return empty._replace(candidates=empty.candidates.at[0].set(memory))
 
     def draws(self, key: PRNGKeyArray, num: int) -> Draws | PRNGKeyArray:
-        """The numbers of one generation; the key itself where those of a whole plan would take too much room."""
+        """The numbers of one generation; the key itself if those of a whole plan would take too much memory."""
         room = len(self.schedule(self.budget)) * (self.budget + num * policy.num_parameters(self.sizes))
         return key if room > MOST_DRAWS else self._drawn(key, num)
 
     def _drawn(self, key: PRNGKeyArray, num: int) -> Draws:
-        """All from one call: each has a price of its own, whatever the count."""
+        """Draw all numbers in one call: each call has a fixed overhead."""
         shape = (num, policy.num_parameters(self.sizes))
-        above = jnp.nextafter(jnp.float32(-1.0), jnp.float32(0.0))  # the normal of −1 itself is infinite
+        above = jnp.nextafter(jnp.float32(-1.0), jnp.float32(0.0))  # erf⁻¹(−1) is infinite
         unit = jax.random.uniform(key, (self.budget + math.prod(shape),), minval=above, maxval=1.0)
         noise = math.sqrt(2.0) * jax.lax.erf_inv(unit[self.budget :])
         return Draws(unit[: self.budget], noise.reshape(shape))
@@ -103,14 +103,14 @@ class ElitePlanner(Planner):
         sampled = sampled.at[0].set(jnp.where(jnp.all(jnp.isfinite(remembered)), remembered, sampled[0]))
         parents, found = self.select(state, lots, num)
         mutated = parents + self.mutation_variance**0.5 * noise
-        # Alg. 6, line 5: missing policies are sampled; with the mutation's noise on top, that is one wider normal.
+        # Alg. 6, line 5: missing policies are sampled, then mutated: together, one wider normal.
         missing = (self.sample_std**2 + self.mutation_variance) ** 0.5 * noise
         return jnp.where(first, sampled, jnp.where(found[:, None], mutated, missing))
 
     def select(
         self, state: Archive, lots: Float[Array, "M"], num: int
     ) -> tuple[Float[Array, "N params"], Bool[Array, "N"]]:
-        """SELECT (Alg. 6): parents, and which of them are real."""
+        """SELECT (Alg. 6): parents, and which of them are valid."""
         return archives.select(state, lots, num)
 
     def act(self, candidate: Float[Array, "params"], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
@@ -125,7 +125,7 @@ class ElitePlanner(Planner):
         return archives.best(state)[0]
 
     def best_scores(self, state: Archive) -> Scores | None:
-        """As stored, unless they were stored as seen by a planner that does not know of safety, or folds it in."""
+        """The stored scores; None if `ranking_scores` removed the cost or merged it into the reward."""
         return archives.best(state)[1] if self.objective == "cost" else None
 
     def occupancy(self, state: Archive) -> Int[Array, ""]:

@@ -1,10 +1,10 @@
 """The engine: one compiled propose → roll out → update loop that all planners share.
 
 plan(planner, model, task, obs, key)        a whole plan, one compiled program
-plan_within(..., seconds)                   as many generations as fit a deadline, in compiled chunks
-begin, advance, conclude                    the parts of both, for callers with a loop of their own
+plan_within(..., seconds)                   as many generations as a deadline allows, in compiled chunks
+begin, advance, conclude                    the parts of both, for custom loops
 
-Everything is written for one state; `jax.vmap` it at the edge for many.
+All functions are written for one state; use `jax.vmap` at the edge for a batch.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Particles(eqx.Module):
 
     @classmethod
     def of(cls, model: Model) -> Particles:
-        """Once per plan: inside its loops the layout would be made again and again."""
+        """Lay out a model, once per plan: inside the loops of a plan the layout would be repeated."""
         return cls(*model.prepare(), model.num_particles)
 
     @property
     def numbers(self) -> Int[Array, "P"]:
-        """Every particle's number within its model, which is a single member where an ensemble is laid out."""
+        """Every particle's number within its model, which is a single member if an ensemble is laid out."""
         return jnp.arange(self.count, dtype=jnp.int32) // (self.count // self.model.num_particles)
 
 
@@ -72,7 +72,7 @@ def roll_out(
         num = jax.tree.leaves(candidates)[0].shape[0]
         everyone = lambda x: jnp.broadcast_to(x[None], (num, *x.shape))  # noqa: E731
         start = everyone(obs)
-        plain = model.plain_state  # nothing else to carry along
+        plain = model.plain_state  # the observation is the whole state
         states = None if plain else jax.tree.map(everyone, model.encode(obs))
         steps = (jnp.arange(planner.horizon, dtype=jnp.int32), jax.random.split(key, planner.horizon))
         _, (actions, next_obs) = jax.lax.scan(step, (states, start), steps)
@@ -84,18 +84,18 @@ def roll_out(
 
 
 def predict_outcomes(particles: Particles, task: Task, rollout: Rollout) -> Outcomes:
-    """Every particle's trajectory [P, H, …] as its model sees it; the descriptor is their mean, [B]."""
+    """Reward and cost of every particle's trajectory [P, H, …], and the mean of their descriptors, [B]."""
     each = jax.vmap(lambda model, one: model.outcomes(task, one), (particles.axis, 0))(particles.model, rollout)
     if task.unknown_unsafe:
         if (far := unfamiliar(particles, rollout)) is None:
             name = type(particles.model).__name__
-            raise GussError(f"unknown_unsafe needs a model that knows which states are far from its data, not {name}")
+            raise GussError(f"unknown_unsafe needs a model with a method `unfamiliar`, which {name} does not define")
         each = each._replace(cost=jnp.maximum(each.cost, far[..., None]))
     return each._replace(descriptor=jnp.mean(each.descriptor, axis=0))
 
 
 def unfamiliar(particles: Particles, rollout: Rollout) -> Float[Array, "P H"] | None:
-    """Which predicted states are far from the training data; None if the model cannot say."""
+    """Which predicted states are far from the training data; None if the model does not define it."""
     each: Any = jax.vmap(lambda model, obs: jax.vmap(model.unfamiliar)(obs), (particles.axis, 0))
     return each(particles.model, rollout.next_obs)
 
@@ -129,9 +129,9 @@ def evaluate(
 
     if mesh is None:
         return part(particles, task, obs, key, candidates)
-    mesh = Mesh(mesh.devices, mesh.axis_names)  # axes of the plain kind, whichever the given mesh has
+    mesh = Mesh(mesh.devices, mesh.axis_names)  # default axis types, whatever those of the given mesh
     num = jax.tree.leaves(candidates)[0].shape[0]
-    extra = -num % mesh.size  # the last one again, so that all parts are equal; cut off below
+    extra = -num % mesh.size  # the last one is repeated so that all parts are equal; cut off below
     fill = lambda x: jnp.concatenate([x, jnp.broadcast_to(x[-1:], (extra, *x.shape[1:]))])  # noqa: E731
     shared, split = PartitionSpec(), PartitionSpec(mesh.axis_names)
     # Only rollouts are sharded. The search is small and replicated on every device; without these constraints before
@@ -205,10 +205,10 @@ def _advance(
 
 
 def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Plan:
-    """Alg. 4, lines 16–18: the best candidate, its first action, and what the model expects of it.
+    """Alg. 4, lines 16–18: the best candidate, its first action, and its predicted trajectory.
 
     The chosen candidate is rolled out once more for its trajectory (together with the reserve, if there is one); the
-    compiler leaves that out where the scores are known and nobody asks for the trajectory.
+    compiler removes this if the scores are known and the trajectory is not used.
     """
     particles = Particles.of(model)
     best, reserve, known = planner.best(search.state), planner.reserve(search.state), planner.best_scores(search.state)
@@ -282,11 +282,11 @@ conclude = jax.jit(_conclude)
 
 
 def check_obs(task: Task, obs: Any) -> Float[Array, "D"]:
-    """The observation as an array, or a clear error if its shape or a value is wrong."""
+    """The observation as an array; raises GussError if its shape or a value is wrong."""
     array = np.asarray(obs, np.float32)
     if array.shape != (task.observations.size,):
         raise GussError(
-            f"task {task.name!r}: an observation has shape ({task.observations.size},), got {array.shape}; "
+            f"task {task.name!r}: an observation must have shape ({task.observations.size},), got {array.shape}; "
             f"plan for one state at a time, or vmap `plan_one` over a batch"
         )
     if not np.isfinite(array).all():
@@ -307,10 +307,10 @@ def plan(
 ) -> Plan:
     """One plan from one observation, as one compiled program.
 
-    `planner`, `model` and `task`: how, in what, and for what to plan. `obs` [D]: where the system is now. `key`: a JAX
-    random key. `memory`: `Plan.memory` of the episode's last plan; None: this is the first. `monitor`: watches the
-    search. With a `mesh` (`jax.make_mesh((jax.device_count(),), ("plans",))`) the candidates of every generation are
-    divided among its devices; the plan is the same up to rounding.
+    `planner`: searches for a plan. `model`: predicts it. `task`: scores it. `obs` [D]: the current observation. `key`:
+    a JAX random key. `memory`: `Plan.memory` of the episode's last plan; None for the first plan. `monitor`: observes
+    the search. With a `mesh` (`jax.make_mesh((jax.device_count(),), ("plans",))`) the candidates of every generation
+    are divided among its devices; the plan is the same up to rounding.
 
     Returns a Plan. Raises GussError if `obs` has the wrong shape or is not finite.
 
@@ -335,7 +335,7 @@ def plan_within(
     memory: PyTree | None = None,
     monitor: Monitor | None = None,
 ) -> Plan:
-    """The best plan found before the deadline: chunks of `chunk` generations until `seconds` are over.
+    """The best plan found before the deadline: chunks of `chunk` generations until `seconds` have passed.
 
     The first chunk always runs. If all generations run, the plan equals that of `plan`. The first call compiles the
     chunks, so call it once before timing matters. `planner`, `model`, `task`, `obs`, `key`, `memory` and `monitor` are
@@ -349,7 +349,9 @@ def plan_within(
         4
     """
     if chunk < 1 or not 0.0 <= seconds < float("inf"):
-        raise GussError(f"a chunk has at least 1 generation, seconds are finite; got chunk {chunk}, seconds {seconds}")
+        raise GussError(
+            f"chunk must be at least 1, seconds finite and at least 0; got chunk={chunk}, seconds={seconds}"
+        )
     deadline = time.monotonic() + seconds
     monitor = Monitor() if monitor is None else monitor
     memory = planner.first_memory() if memory is None else memory

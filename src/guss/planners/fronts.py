@@ -1,7 +1,7 @@
-"""Pareto fronts in an archive: every cell keeps all plans that no other plan of the cell covers.
+"""Pareto fronts in an archive: every cell keeps all plans that no other plan of the cell dominates.
 
-A plan covers another if it has fewer hard violations, or as many, no more cost and no less reward (`risk.covers`). Of
-two equal plans the first to arrive stays. The archive has a row per evaluated plan, so a front may have any size.
+A plan dominates another if it has fewer hard violations, or as many, no more cost and no less reward (`risk.covers`).
+Of two equal plans the first arrival stays. The archive has a row per evaluated plan, so a front may have any size.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from guss.planners.archive import PAIRWISE_LIMIT, Archive, write
 from guss.types import Scores
 
 NOWHERE = jnp.iinfo(jnp.int32).max
-"""A cell behind all others, for rows that take no part."""
+"""Cell of rows that are on no front; it sorts behind all other cells."""
 
 
 def fronts_of_cells(archive: Archive, new: Scores) -> Bool[Array, "M"]:
-    """The rows on a front once the newcomers are written: pair by pair, or by sorting where pairs are too many."""
+    """The rows on a front once the newcomers are written: pair by pair, or by sorting if there are too many pairs."""
     few = new.reward.shape[0] * archive.elite.shape[0] <= PAIRWISE_LIMIT
     return _fronts_by_pairs(archive, new) if few else _fronts_by_sorting(archive, new)
 
@@ -27,14 +27,14 @@ def fronts_of_cells(archive: Archive, new: Scores) -> Bool[Array, "M"]:
 def _fronts_by_pairs(archive: Archive, new: Scores) -> Bool[Array, "M"]:
     """Compare every newcomer with every row of a front and with every other newcomer: O(N·M).
 
-    Covering is transitive, so the rows that fell out before need not be asked again.
+    Dominance is transitive, so rows that are no longer on a front need not be compared.
     """
     rows: Scores = jax.tree.map(lambda x: x[:, None], new)  # newcomers along axis 0
     old: Scores = jax.tree.map(lambda x: x[None, :], archive.scores)
     other: Scores = jax.tree.map(lambda x: x[None, :], new)
 
     rivals = (rows.cell == old.cell) & archive.elite[None, :]
-    kept_out = rivals & risk.covers(old, rows)  # who was there first keeps a tie
+    kept_out = rivals & risk.covers(old, rows)  # in a tie the first arrival stays
     beaten_old = rivals & rows.finite & risk.covers(rows, old) & ~kept_out
 
     order = jnp.arange(new.reward.shape[0])
@@ -49,7 +49,7 @@ def _fronts_by_pairs(archive: Archive, new: Scores) -> Bool[Array, "M"]:
 def _fronts_by_sorting(archive: Archive, new: Scores) -> Bool[Array, "M"]:
     """Sort by cell, hard violations, cost, reward; a row is on the front if its reward beats all before it in its cell.
 
-    O(M log M) time and O(M) room. Of a cell, only rows with its fewest hard violations can be on the front.
+    O(M log M) time and O(M) memory. Only rows with the fewest hard violations of their cell can be on the front.
     """
     marked = write(archive.elite, new.finite, archive.size)
     scores: Scores = jax.tree.map(lambda rows, block: write(rows, block, archive.size), archive.scores, new)
@@ -59,7 +59,7 @@ def _fronts_by_sorting(archive: Archive, new: Scores) -> Bool[Array, "M"]:
     opens = jnp.concatenate([jnp.ones((1,), bool), cell[1:] != cell[:-1]])
 
     def join(a: tuple[Array, Array, Array], b: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        """Of neighbouring stretches: does a cell open in them, the lowest loss and the first `hard` since it did."""
+        """Join adjacent segments: whether a cell starts in them, and the lowest loss and first `hard` since then."""
         opens = a[0] | b[0]
         return opens, jnp.where(b[0], b[1], jnp.minimum(a[1], b[1])), jnp.where(b[0], b[2], a[2])
 

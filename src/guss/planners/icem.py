@@ -1,8 +1,8 @@
 """The improved cross-entropy method (Pinneri 2020, Alg. 1): CEM with temporally correlated noise and kept elites.
 
-What differs from the paper: the budget is given and divided by its shrinking law, without its floor of twice the
-elites; the mean takes the place of a sample in the last iteration; elites kept within a plan are not rolled out again
-(all plans of a search meet the same noise, so their scores stand); discrete actions have a categorical per step.
+Differences from the paper: the budget is fixed and divided by its shrinking law, without its minimum of twice the
+elites; the mean replaces a sample in the last iteration; elites kept within a plan are not rolled out again (all plans
+of a search have the same noise, so their scores stay valid); discrete actions have a categorical per step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from guss.validation import check_ranges
 
 
 class Memory(NamedTuple):
-    """What a plan leaves to the next: its distribution one step on, and E elites, not yet shifted."""
+    """Input of the next plan: the distribution, shifted by one step, and E elites, not yet shifted."""
 
     dist: Distribution
     elites: Shaped[Array, "E H ..."]
@@ -44,7 +44,7 @@ class Memory(NamedTuple):
 
 
 class IcemState(NamedTuple):
-    """The distribution with the best sample; K elites, best first; and which generation comes next."""
+    """The distribution with the best sample; K elites, best first; and the number of the next generation."""
 
     search: SequenceState
     elites: Shaped[Array, "K H ..."]
@@ -59,10 +59,10 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
     iterations: int = setting(3, "refits; the budget is divided among them")
     num_elites: int = setting(10, "K: samples that the distribution is refitted to")
     kept_share: float = setting(0.3, "ξ: share of the elites kept for the next iteration, and for the next plan")
-    shrink: float = setting(1.25, "γ: how much smaller each iteration's population is than the one before")
-    noise_exponent: float = setting(2.0, "β: 0 is white noise, 1 pink, 2 brown; higher, slower changes of action")
+    shrink: float = setting(1.25, "γ: each iteration's population is smaller than the previous one by this factor")
+    noise_exponent: float = setting(2.0, "β: 0 is white noise, 1 pink, 2 brown; higher values: slower changes")
     smoothing: float = setting(0.1, "α: weight of the old distribution in a refit")
-    initial_std: float = setting(0.5, "first standard deviation, in half-widths of the action bounds")
+    initial_std: float = setting(0.5, "initial standard deviation, in half-widths of the action bounds")
     warm_start: bool = setting(True, "start from the last plan's mean and elites, shifted by one step")
 
     def __check_init__(self) -> None:
@@ -89,7 +89,7 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
         return shrinking_parts(budget, max(self.iterations, 1), max(self.shrink, 1.0))
 
     def first_memory(self) -> Memory:
-        """The distribution of a first plan, and no elites."""
+        """The initial distribution of an episode's first plan, and no elites."""
         actions = self.interface.actions
         elites = jnp.zeros((self.num_kept, self.horizon, *actions.shape), actions.dtype)
         return Memory(uniform(actions, self.horizon, self.initial_std), elites, jnp.zeros((self.num_kept,), bool))
@@ -103,7 +103,7 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
         return Memory(shifted(state.search.dist, first.dist), state.elites[kept], state.scores.finite[kept])
 
     def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: Memory) -> IcemState:
-        """Start from what is remembered; the elites' old scores mean nothing here."""
+        """Start from the memory; the elites' old scores are not valid for the new state."""
         search = nothing_yet(memory.dist, self.interface.actions)
         missing = jnp.zeros((self.num_elites - self.num_kept, *memory.elites.shape[1:]), memory.elites.dtype)
         unknown = jax.tree.map(lambda x: jnp.broadcast_to(x[None], (self.num_elites,)), risk.no_scores())
@@ -111,13 +111,13 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
         return IcemState(search, elites, unknown, memory.known, jnp.zeros((), jnp.int32))
 
     def ask(self, state: IcemState, key: PRNGKeyArray, num: int) -> Shaped[Array, "N H ..."]:
-        """Coloured samples; in the first iteration some are the last plan's elites, in the last one is the mean."""
+        """Coloured samples; the first iteration includes the last plan's elites, the last iteration the mean."""
         actions, dist = self.interface.actions, state.search.dist
         size = jax.tree.leaves(dist)[0].shape[1]
         colours = jnp.asarray(colouring(self.horizon, self.noise_exponent))
         white = jax.random.normal(key, (num, self.horizon, size))
         samples = perturb(dist, actions, jnp.einsum("tk,nka->nta", colours, white))
-        # Shifted by a step; the new last action is the sample's own, a random one.
+        # Shifted by a step; the new last action is the random one of the sample.
         kept = self.num_kept
         shifted_elites = jnp.concatenate([state.elites[:kept, 1:], samples[:kept, -1:]], axis=1)
         known = ((state.generation == 0) & state.known).reshape((kept,) + (1,) * (samples.ndim - 1))
@@ -126,7 +126,7 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
         return samples.at[-1].set(jnp.where(at_last, centre(dist, actions), samples[-1]))
 
     def tell(self, state: IcemState, candidates: Shaped[Array, "N H ..."], scores: Scores) -> IcemState:
-        """Refit to the best of the samples and the elites kept, and remember them."""
+        """Refit to the best of the samples and the kept elites, which become the new elites."""
         scores = self.ranking_scores(scores)
         kept = jax.tree.map(lambda x: x[: self.num_kept], (state.elites, state.scores))
         pool, pool_scores = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), kept, (candidates, scores))
@@ -141,7 +141,7 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
         return state.search.sample
 
     def best_scores(self, state: IcemState) -> Scores | None:
-        """As evaluated, unless they were kept as seen by a planner that does not know of safety."""
+        """The stored scores; None if `ranking_scores` removed the cost."""
         return state.search.scores if self.objective == "cost" else None
 
 
@@ -152,4 +152,4 @@ class ImprovedCrossEntropy(RewardAlone, ImprovedCrossEntropyPlanner):
 
 @register_planner("s-icem", paper="not in it")
 class SafeImprovedCrossEntropy(FeasibleFirst, ImprovedCrossEntropyPlanner):
-    """Safe improved cross-entropy method: elites are feasible first, rewarding second, as in RCEM."""
+    """Safe improved cross-entropy method: elites are ranked by feasibility, then by reward, as in RCEM."""

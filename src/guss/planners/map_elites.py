@@ -1,4 +1,4 @@
-"""MAP-Elites as a planner, without any notion of safety (Sec. 3.3, Alg. 2–3)."""
+"""MAP-Elites as a planner, which ignores cost (Sec. 3.3, Alg. 2–3)."""
 
 from guss import risk
 from guss.planners import register_planner
@@ -8,10 +8,10 @@ from guss.types import Scores
 
 @register_planner("map-elites", paper="Sec. 3.3, Alg. 2–3")
 class MapElites(ElitePlanner):
-    """Vanilla MAP-Elites: evolves policies, best reward in every behaviour cell, cost ignored."""
+    """Vanilla MAP-Elites: evolves policies, keeps the highest reward of every behaviour cell, ignores cost."""
 
     objective = "reward"
 
     def ranking_scores(self, scores: Scores) -> Scores:
-        """Reward alone: to this planner every plan is free of cost."""
+        """Only the reward: the cost of every plan is set to 0."""
         return risk.reward_only(scores)

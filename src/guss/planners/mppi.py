@@ -1,9 +1,9 @@
 """Model predictive path integral control (Williams 2017): a sequence moved to the weighted mean of its perturbations.
 
 Each sample weighs exp(reward / temperature), as in the information-theoretic form; the reward is minus a path's cost.
-What differs: the temperature counts in standard deviations of the rewards (`relative`), so that it means the same for
-every task; samples are clipped to the action bounds before they are averaged; the weights have no term for the effort
-of a perturbation; there may be several rounds a plan; discrete actions have a categorical per step.
+Differences: the temperature is in standard deviations of the rewards (`relative`), so that it means the same for every
+task; samples are clipped to the action bounds before they are averaged; the weights have no term for the control effort
+of a perturbation; a plan may have several iterations; discrete actions have a categorical per step.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from guss.validation import check_ranges
 def weights(
     reward: Float[Array, "N"], counts: Bool[Array, "N"], temperature: float, relative: bool
 ) -> Float[Array, "N"]:
-    """softmax(reward / λ) over the samples that count, 0 for the others; λ is the temperature, or that many spreads."""
+    """softmax(reward / λ) over the samples in `counts`, 0 for the rest; λ: temperature (× reward std if `relative`)."""
     scale = jnp.asarray(temperature, jnp.float32)
     if relative:
         total = jnp.maximum(jnp.sum(counts, dtype=jnp.float32), 1.0)
         mean = jnp.sum(jnp.where(counts, reward / total, 0.0))
         scale = temperature * jnp.sqrt(jnp.sum(jnp.where(counts, (reward - mean) ** 2, 0.0)) / total)
-    logits = reward / jnp.where(scale > 0.0, scale, 1.0)  # no spread: all alike, whatever the scale
+    logits = reward / jnp.where(scale > 0.0, scale, 1.0)  # no spread: all weights are equal, whatever the scale
     top = jnp.max(jnp.where(counts, logits, -jnp.inf))
     weight = jnp.where(counts, jnp.exp(logits - top), 0.0)
-    return weight / jnp.maximum(jnp.sum(weight), 1.0)  # the best one's is 1
+    return weight / jnp.maximum(jnp.sum(weight), 1.0)  # the best sample has weight 1
 
 
 class PathIntegralPlanner(MeanSequencePlanner):
-    """Perturbs a sequence, replaces it by the weighted mean, and repeats. `counts` says which samples are weighted."""
+    """Perturbs a sequence, replaces it by the weighted mean of the samples in `counts`, and repeats."""
 
     iterations: int = setting(1, "rounds of perturbing and averaging; the budget is divided among them")
-    temperature: float = setting(0.2, "how far from the best a sample still counts: lower, fewer samples")
+    temperature: float = setting(0.2, "softmax temperature: lower values give the best samples more weight")
     relative: bool = setting(True, "the temperature is in standard deviations of the rewards, not in rewards")
     noise_std: float = setting(0.5, "standard deviation of the perturbations, in half-widths of the action bounds")
-    mixing: float = setting(0.1, "discrete actions: share of draws that goes to all values alike, whatever was learned")
+    mixing: float = setting(0.1, "discrete actions: share of draws that are uniform over all values")
     warm_start: bool = setting(True, "start from the last plan's sequence, shifted by one step")
 
     def __check_init__(self) -> None:
@@ -66,15 +66,15 @@ class PathIntegralPlanner(MeanSequencePlanner):
             )
 
     def schedule(self, budget: int) -> tuple[int, ...]:
-        """Equal populations; what does not divide goes to the first iterations."""
+        """Equal populations; the remainder goes to the first iterations."""
         return equal_parts(budget, self.iterations)
 
     def first_memory(self) -> Distribution:
-        """The middle of the bounds, or all values alike."""
+        """The middle of the bounds, or equal probabilities of all values."""
         return uniform(self.interface.actions, self.horizon, self.noise_std)
 
     def memory(self, state: SequenceState) -> Distribution:
-        """The sequence one step on (`warm_start`); its new last step is unknown."""
+        """The sequence, shifted by one step (`warm_start`); its new last step is that of a first plan."""
         first = self.first_memory()
         return shifted(state.dist, first, fresh=0.0) if self.warm_start else first
 
@@ -91,7 +91,7 @@ class PathIntegralPlanner(MeanSequencePlanner):
         return perturb(dist, actions, jax.random.normal(key, (num, *shape)))
 
     def tell(self, state: SequenceState, candidates: Shaped[Array, "N H ..."], scores: Scores) -> SequenceState:
-        """Move to the weighted mean, and keep the best sample. The noise stays as it is."""
+        """Move to the weighted mean, and keep the best sample. The noise is unchanged."""
         weight = weights(scores.reward, self.counts(scores), self.temperature, self.relative)
         dist = refit(state.dist, self.interface.actions, candidates, weight, 0.0)
         if isinstance(dist, Normal) and isinstance(state.dist, Normal):
@@ -108,7 +108,7 @@ class PathIntegral(RewardAlone, PathIntegralPlanner):
 
 @register_planner("s-mppi", paper="not in it")
 class SafePathIntegral(PathIntegralPlanner):
-    """Safe path integral: only samples without cost have a weight, or the least costly where there are none."""
+    """Safe path integral: only samples without cost have a weight, or the least costly if there are none."""
 
     objective = "cost"
 
@@ -117,7 +117,7 @@ class SafePathIntegral(PathIntegralPlanner):
         return scores
 
     def counts(self, scores: Scores) -> Bool[Array, "N"]:
-        """Those with the fewest hard violations, and of these the lowest cost: the feasible ones, if there are any."""
+        """Samples with the fewest hard violations, and of these the lowest cost: the feasible ones, if any."""
         left = scores.finite
         left &= scores.hard == jnp.min(jnp.where(left, scores.hard, jnp.inf))
         return left & (scores.cost == jnp.min(jnp.where(left, scores.cost, jnp.inf)))

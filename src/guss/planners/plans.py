@@ -1,4 +1,4 @@
-"""What a search keeps while it runs, what may watch it, and the plan that it returns."""
+"""The state of a search, the monitor that observes it, and the plan that it returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from guss.types import Rollout, Scores
 
 
 class Monitor(eqx.Module):
-    """Something that watches a search: it is given every rollout and score, and cannot change the search.
+    """Observes a search: it receives every rollout and score, and cannot change the search.
 
     Subclass it and override `init` and `update`; `Plan.aux` is what the last `update` returned.
 
@@ -29,11 +29,11 @@ class Monitor(eqx.Module):
     """
 
     def init(self) -> PyTree:
-        """What is known before the first generation."""
+        """The initial `aux`, before the first generation."""
         return ()
 
     def update(self, aux: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
-        """What is known after one more generation; rollouts are [N, P, H, …], scores [N]."""
+        """The `aux` after one more generation; rollouts are [N, P, H, …], scores [N]."""
         return aux
 
 
@@ -47,7 +47,7 @@ class Tally(NamedTuple):
 
 
 class Search(NamedTuple):
-    """A search under way: everything needed to continue or to conclude."""
+    """A search in progress: everything needed to continue or to conclude it."""
 
     obs: Float[Array, "D"]
     state: PyTree
@@ -59,11 +59,11 @@ class Search(NamedTuple):
 
 
 class Diagnostics(NamedTuple):
-    """What a plan scored and how it was found; every field is a scalar array.
+    """Scores of a plan and statistics of its search; every field is a scalar array.
 
-    `evaluated` plans; `safe_share`, `broken_share` and `outside_share` of them: without predicted cost, without a
-    finite prediction, with a descriptor beyond the grid. `unfamiliar_share`: share of the chosen plan's predicted
-    states that are far from the data, NaN if not known. `reward`, `cost` and `hard` violations of the chosen plan.
+    `evaluated`: number of plans. `safe_share`, `broken_share`, `outside_share`: shares of them without predicted cost,
+    without a finite prediction, with a descriptor beyond the grid. `unfamiliar_share`: share of the chosen plan's
+    predicted states far from the data, NaN if not known. `reward`, `cost` and `hard` violations of the chosen plan.
     `occupancy`: filled cells of the archive. `fallback`: no prediction was usable, and the action is the task's
     fallback.
 
@@ -87,7 +87,7 @@ class Diagnostics(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The action to take now, why, and what the planner expects to follow.
+    """The next action, diagnostics of the plan, and its predicted trajectory.
 
     `action` [A]; `diagnostics`; `trajectory`, the predicted `Rollout` [P, H, …]; `behaviour`, its descriptor [B];
     `memory`, for the next plan of the episode; `aux`, what the monitor returned.
@@ -104,5 +104,5 @@ class Plan(NamedTuple):
     diagnostics: Diagnostics
     trajectory: Rollout  # predicted, [P, H, …]
     behaviour: Float[Array, "B"]  # descriptor of that trajectory
-    memory: PyTree  # to hand to the next plan
-    aux: PyTree  # what the monitor saw
+    memory: PyTree  # input of the next plan
+    aux: PyTree  # what the monitor returned

@@ -1,6 +1,6 @@
-"""Small neural-network policies as flat vectors of numbers: the candidates of MAP-Elites and GuSS (Sec. 4.2).
+"""Small neural-network policies as flat parameter vectors: the candidates of MAP-Elites and GuSS (Sec. 4.2).
 
-Hidden layers are sigmoid; outputs become actions as the action space says (tanh onto bounds, argmax, rounding).
+Hidden layers are sigmoid; the action space converts outputs to actions (tanh onto bounds, argmax, rounding).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def act(
     for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
         weights = params[start : start + fan_in * fan_out].reshape(fan_in, fan_out)
         start += fan_in * fan_out
-        # Products added one by one: every candidate has weights of its own, so a matrix product or a reduction would
-        # be many tiny ones, while this becomes part of one loop over all candidates.
+        # Products added one by one: every candidate has its own weights, so matrix products or reductions would be
+        # many tiny operations, while this sum fuses into one loop over all candidates.
         x = sum((x[j] * weights[j] for j in range(fan_in)), start=params[start : start + fan_out])
         start += fan_out
         if i < last:

@@ -1,7 +1,7 @@
-"""Pareto Safe MAP-Elites: GuSS with a front of reward and cost in every cell.
+"""Pareto Safe MAP-Elites: GuSS with a Pareto front of reward and cost in every cell.
 
-The paper's source names the method and says nothing more of it, so how parents are chosen is our own reading. With
-parents from safe elites alone, as in GuSS, the front would have no say: a cell's safe elite is the same either way.
+The paper's source only names the method, so the choice of parents is our interpretation. With parents only from safe
+elites, as in GuSS, the front would have no effect: a cell's safe elite is the same in both.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from guss.types import Scores, setting
 
 @register_planner("ps-me", paper="only named (PS-ME)")
 class ParetoSafeMapElites(ElitePlanner):
-    """Pareto Safe MAP-Elites: evolves policies, a front of cost and reward in every behaviour cell."""
+    """Pareto Safe MAP-Elites: evolves policies, keeps a Pareto front of cost and reward in every behaviour cell."""
 
     objective = "cost"
 
     parents: Literal["safe-first", "front"] = setting(
-        "front", "who may be a parent: all of the fronts alike (front), or safe ones before the others (safe-first)"
+        "front", "parents are drawn from all plans on fronts (front), or from safe ones before unsafe ones (safe-first)"
     )
 
     def ranking_scores(self, scores: Scores) -> Scores:
-        """Hard violations, then cost and reward side by side."""
+        """Unchanged: fronts compare hard violations, then cost and reward without an order."""
         return scores
 
     def tell(self, state: Archive, candidates: Float[Array, "N params"], scores: Scores) -> Archive:
@@ -42,9 +42,9 @@ class ParetoSafeMapElites(ElitePlanner):
     ) -> tuple[Float[Array, "N params"], Bool[Array, "N"]]:
         """SELECT from all members of all fronts, uniformly, without replacement."""
         if self.parents == "safe-first":
-            lots = jnp.where(state.scores.safe, lots + 2.0, lots)  # above every lot of the others
+            lots = jnp.where(state.scores.safe, lots + 2.0, lots)  # above the lots of unsafe elites
         return archives.select(state, lots, num, eligible=state.elite)
 
     def occupancy(self, state: Archive) -> Int[Array, ""]:
-        """Filled cells, however many plans their fronts have."""
+        """Filled cells, whatever the size of their fronts."""
         return filled_cells(state)

@@ -1,4 +1,4 @@
-"""Random actions: what every method must beat (the dashed line of Fig. 3)."""
+"""Random actions: the baseline of all methods (the dashed line of Fig. 3)."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Int
@@ -10,7 +10,7 @@ from guss.types import Scores
 
 @register_planner("random", paper="Fig. 3, dashed line")
 class RandomPlanner(ShootingPlanner):
-    """Uniform random actions; its plans are evaluated for comparison, but the first is taken unseen."""
+    """Uniform random actions; plans are evaluated for comparison, but the first is executed, whatever its scores."""
 
     objective = "nothing"
 

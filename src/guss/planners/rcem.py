@@ -1,4 +1,4 @@
-"""The robust cross-entropy method (Liu 2020): elites are feasible first, rewarding second."""
+"""The robust cross-entropy method (Liu 2020): elites are ranked by feasibility, then by reward."""
 
 from __future__ import annotations
 

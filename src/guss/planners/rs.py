@@ -1,4 +1,4 @@
-"""Random shooting (Nagabandi 2018): many random action sequences, keep the best."""
+"""Random shooting (Nagabandi 2018): the best of many random action sequences."""
 
 from jaxtyping import Array, Int
 
@@ -15,5 +15,5 @@ class RandomShooting(ShootingPlanner):
     objective = "reward"
 
     def choose(self, scores: Scores) -> Int[Array, ""]:
-        """Highest reward; the first of equals."""
+        """Highest reward; in a tie the first."""
         return risk.best_index(risk.reward_only(scores))

@@ -15,5 +15,5 @@ class SafeRandomShooting(ShootingPlanner):
     objective = "cost"
 
     def choose(self, scores: Scores) -> Int[Array, ""]:
-        """Lowest cost, then highest reward; the first of equals."""
+        """Lowest cost, then highest reward; in a tie the first."""
         return risk.best_index(scores)

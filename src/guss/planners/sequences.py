@@ -1,4 +1,4 @@
-"""What planners of action sequences share: a sequence acts whatever is seen; samples are judged in one of two ways."""
+"""Common base of planners of action sequences, which are open-loop, and two ways to rank samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from guss.validation import check_ranges
 
 
 class SequencePlanner(Planner):
-    """Candidates are action sequences; which samples are good is left to `ranking_scores` and `counts`."""
+    """Candidates are action sequences; `ranking_scores` and `counts` define which samples are good."""
 
     @abstractmethod
     def ranking_scores(self, scores: Scores) -> Scores:
@@ -22,7 +22,7 @@ class SequencePlanner(Planner):
 
     @abstractmethod
     def counts(self, scores: Scores) -> Bool[Array, "N"]:
-        """Which samples may have a say."""
+        """Which samples may change the distribution."""
 
     def act(self, candidate: Shaped[Array, "H ..."], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
         """The sequence's action at step t, whatever the observation."""
@@ -30,16 +30,16 @@ class SequencePlanner(Planner):
 
 
 class MeanSequencePlanner(SequencePlanner):
-    """Acts with the centre of its distribution, or with the best sample where that is safer."""
+    """Acts with the centre of its distribution, or with the best sample if that is safer."""
 
-    guard: bool = setting(True, "act with the best sample where the mean is predicted to be less safe or not at all")
+    guard: bool = setting(True, "act with the best sample if the mean is less safe or its prediction is not finite")
 
     def best(self, state: SequenceState) -> Shaped[Array, "H ..."]:
-        """The mean sequence, or the likeliest one."""
+        """The mean sequence, or the most likely one."""
         return centre(state.dist, self.interface.actions)
 
     def reserve(self, state: SequenceState) -> Shaped[Array, "H ..."] | None:
-        """The best sample: what lies between good samples need not be good itself."""
+        """The best sample: the mean of good samples need not be good."""
         return state.sample if self.guard else None
 
 
@@ -52,16 +52,16 @@ class RewardAlone(SequencePlanner):
         return risk.reward_only(scores)
 
     def counts(self, scores: Scores) -> Bool[Array, "N"]:
-        """Those whose predictions are finite."""
+        """Samples with finite predictions."""
         return scores.finite
 
 
 class FeasibleFirst(SequencePlanner):
-    """Feasible samples come first, rewarding ones second (Liu 2020)."""
+    """Samples are ranked by feasibility, then by reward (Liu 2020)."""
 
     objective = "cost"
 
-    minimal_elites: int = setting(5, "feasible samples needed before reward counts")
+    minimal_elites: int = setting(5, "feasible samples needed to refit only to feasible ones")
 
     def __check_init__(self) -> None:
         check_ranges(self, "method", minimal_elites="[1, inf)")
@@ -71,5 +71,5 @@ class FeasibleFirst(SequencePlanner):
         return scores
 
     def counts(self, scores: Scores) -> Bool[Array, "N"]:
-        """The feasible ones if there are `minimal_elites` of them, otherwise those of lowest cost."""
+        """The feasible samples if there are `minimal_elites` of them, otherwise all: `ranking_scores` ranks by cost."""
         return jnp.where(jnp.sum(scores.safe) >= self.minimal_elites, scores.safe, scores.finite)

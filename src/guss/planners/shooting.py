@@ -1,4 +1,4 @@
-"""What all random-shooting planners have in common: many random action sequences, one of them chosen."""
+"""Common base of random-shooting planners: many random action sequences, one of which is chosen."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from guss.types import Planner, Scores
 
 
 class Shot(NamedTuple):
-    """The sequence chosen from those tried, and its scores."""
+    """The chosen sequence and its scores."""
 
     sequence: Shaped[Array, "H ..."]
     scores: Scores
 
 
 class ShootingPlanner(Planner):
-    """M uniform random action sequences in one generation; which one is taken is left to `choose`."""
+    """M uniform random action sequences in one generation, of which `choose` selects one."""
 
     @abstractmethod
     def choose(self, scores: Scores) -> Int[Array, ""]:

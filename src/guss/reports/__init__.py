@@ -1,1 +1,1 @@
-"""Reports: tables and figures from stored records alone."""
+"""Reports: tables, figures and an HTML page from stored records."""

@@ -1,4 +1,4 @@
-"""Learning curves (Fig. 3): how reward rises and unsafe steps vanish, episode by episode."""
+"""Learning curves (Fig. 3): reward and unsafe steps by episode."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Curve(NamedTuple):
 
 
 def ends_of(count: int, log: bool) -> np.ndarray:
-    """The last episode of each of at most MOST_POINTS pieces, all equally long or growing as on a logarithmic axis."""
+    """The last episode of each of at most MOST_POINTS bins: equally long, or growing for a logarithmic axis."""
     each = -(-count // MOST_POINTS)
     ends = np.arange(each, count, each)
     if log and len(ends):
@@ -37,9 +37,9 @@ def ends_of(count: int, log: bool) -> np.ndarray:
 
 
 def binned(values: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Curves [S, N] as at most MOST_POINTS points: the middle of each piece of episodes, and the means over them.
+    """Curves [S, N] as at most MOST_POINTS points: the middle of each bin of episodes, and the mean over the bin.
 
-    A policy that learns from a thousand episodes is easier to read as means over some at a time.
+    The curve of a policy that learns from a thousand episodes is easier to read as means over bins.
     """
     ends = ends_of(values.shape[1], log)
     starts = np.insert(ends[:-1], 0, 0) + 1
@@ -48,10 +48,9 @@ def binned(values: np.ndarray, log: bool = False) -> tuple[np.ndarray, np.ndarra
 
 
 def curve_of(record: Record, field: str, log: bool = False) -> Curve:
-    """A field of a run's episodes over time; of one seed alone the interval has no width.
+    """A field of a run's episodes over time; with one seed the interval has no width.
 
-    Unsafe shares are those of the steps of all seeds together, as a run's progress shows them: an episode counts by
-    its steps.
+    Unsafe shares are over the steps of all seeds, as in a run's progress: each episode is weighted by its steps.
     """
     values = record.values(field)
     steps = np.maximum(record.values("steps"), 1e-9) if field == "unsafe_pct" else np.ones_like(values)
@@ -66,19 +65,19 @@ def curve_of(record: Record, field: str, log: bool = False) -> Curve:
 
 
 def level_of(record: Record, field: str) -> float:
-    """A field's mean over all episodes of a run, unsafe shares over all steps: the line of random actions."""
+    """A field's mean over all episodes of a run, of unsafe shares over all steps: the level of random actions."""
     weights = record.values("steps") if field == "unsafe_pct" else None
     return float(np.average(record.values(field), weights=weights))
 
 
 def with_random_apart(records: Sequence[Record]) -> tuple[list[Record], Record | None]:
-    """The runs that are drawn as curves, and the run of random actions, drawn as a level; alone it is a curve too."""
+    """The runs drawn as curves, and the run of random actions, drawn as a level; a curve too if it is the only run."""
     random = next((record for record in records if record.method == "random"), None)
     return [record for record in records if record is not random] or list(records), random
 
 
 def panels_of(record: Record) -> tuple[tuple[str, str], tuple[str, str]]:
-    """What is drawn over episodes: a field of their records and its label; first the reward, then safety."""
+    """The two panels: a field of the episode records and its label, for reward and for safety."""
     return (record.measure, metrics.MEASURES[record.measure]), ("unsafe_pct", "unsafe steps [%]")
 
 
@@ -99,36 +98,33 @@ def draw_learning(records: list[Record], random: Record | None = None) -> Any:
             axes.fill_between(curve.number, curve.low, curve.high, color=style["color"], alpha=0.18, lw=0)
             axes.plot(curve.number, curve.mean, marker="o", ms=dots, lw=1.6, **style)
         if random is not None:
-            label_of_random = "method random (independent actions)"
+            label_of_random = "Random (independent)"
             axes.axhline(level_of(random, field), color=RANDOM_LINE, lw=1.2, ls=(0, (4, 3)), label=label_of_random)
         axes.set(xlabel="episode", ylabel=label, xlim=(1, longest))
-        if log:  # a planner beside a policy that needs thousands
+        if log:  # planners need tens of episodes, policies thousands
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter("{x:,.0f}")
         else:
             axes.xaxis.get_major_locator().set_params(integer=True)
     threshold = records[0].threshold
     if threshold is not None:
-        reward.axhline(threshold, color="#888888", lw=0.8, ls="--")
-        reward.annotate("the paper's threshold", (longest, threshold), (-2, -9), textcoords="offset points", ha="right",
-                        fontsize=7, color="#444444", zorder=5,
-                        bbox={"fc": "white", "ec": "none", "alpha": 0.75, "pad": 0.5})  # fmt: skip
+        reward.axhline(threshold, color="#888888", lw=0.8, ls="--", label="threshold (paper)")
     unsafe.set_ylim(bottom=0.0)
-    earned = "return" if records[0].measure == "return" else "reward"
-    reward.set_title(f"{plot_text(records[0].env_label)}: {earned}{_beginning(records[0])}")
-    unsafe.set_title("safety")
-    legend_below(figure, reward, 6, title=_seeds_text(records), handlelength=3)
+    reward.set_title("return" if records[0].measure == "return" else "reward", fontsize=10)
+    unsafe.set_title("unsafe steps", fontsize=10)
+    figure.suptitle(plot_text(records[0].env_label))
+    legend_below(figure, reward, 6, title=_seeds_text(records) + _beginning(records[0]), handlelength=3)
     return figure
 
 
 def _beginning(record: Record) -> str:
-    """Which episodes had random actions."""
+    """Which initial episodes have random actions."""
     count = num_random(record.episodes)
     if not count or record.method == "random":
         return ""
     how = {"smooth": "smooth random actions", "iid": "independent random actions"}
     text = how.get(str(record.config.get("explore")), "random actions")
-    return f" (episode 1{f' to {count}' * (count > 1)}: {text})"
+    return f"; episode 1{f' to {count}' * (count > 1)}: {text}"
 
 
 def _seeds_text(records: list[Record]) -> str:

@@ -1,10 +1,10 @@
-"""Names and texts of stored runs, made safe for where they are written: they may hold anything.
+"""Escapes arbitrary names and texts of stored runs for each output format.
 
-one_line      everywhere: no line breaks, control characters or characters that reorder text; not longer than wanted
-file_stem     a file's name
-markdown      text in Markdown, also in a table's cell; `markdown_code` a code span there
+one_line      all formats: no line breaks, control characters or characters that reorder text; optional maximum length
+file_stem     file names
+markdown      text in Markdown, including table cells; `markdown_code`: code spans
 latex         text in LaTeX, in ASCII
-plot_text     text in a figure: no mathematics, no glyphs that the font lacks
+plot_text     text in figures: no mathematics, no glyphs that the font lacks
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from functools import cache
 from typing import Any
 
 LONGEST = 60
-"""Characters of a name in a figure or a table."""
+"""Maximum length of a name in a figure or a table."""
 
 
 def one_line(text: Any, longest: int | None = None) -> str:
-    """A text as one line that shows what it holds; `longest`: what is beyond is cut, with a mark."""
+    """A text as one line of printable characters; beyond `longest` characters it is cut and ends with "…"."""
     kinds = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     kept = (" " if c.isspace() else "\ufffd" if unicodedata.category(c) in kinds else c for c in str(text))
     line = re.sub(r" {2,}", " ", "".join(kept)).strip()
@@ -29,12 +29,12 @@ def one_line(text: Any, longest: int | None = None) -> str:
 
 
 def digest(text: str) -> str:
-    """Eight letters that differ for different texts."""
+    """A hash of eight hexadecimal digits."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
 
 
 def file_stem(name: str, kept: bool = False) -> str:
-    """A file name without its ending, different for different names. `kept`: the name itself, if it is a plain one."""
+    """A unique file name without suffix. `kept`: the name itself, if it needs no escapes."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:LONGEST].strip("-")
     return name if kept and slug == name else f"{slug}-{digest(name)}".lstrip("-")
 
@@ -43,13 +43,13 @@ def file_stem(name: str, kept: bool = False) -> str:
 
 
 def markdown(text: Any) -> str:
-    """A text as Markdown shows it: nothing in it is markup, HTML, a link or the end of a table's cell."""
+    """A text escaped for Markdown: nothing in it is markup, HTML, a link or the end of a table cell."""
     line = _no_markup(one_line(text))
     return re.sub(r"^(\d*)([-+=.)>\[])", r"\1\\\2", line)  # no list, underline, quotation or address
 
 
 def markdown_title(text: Any) -> str:
-    """A title that was written in Markdown: code spans stay, nothing else is markup."""
+    """A title written in Markdown: code spans are kept, all other markup is escaped."""
     parts = re.split(r"`([^`]+)`", one_line(text))
     return "".join(markdown_code(part) if i % 2 else _no_markup(part) for i, part in enumerate(parts))
 
@@ -57,13 +57,13 @@ def markdown_title(text: Any) -> str:
 def _no_markup(line: str) -> str:
     line = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", re.sub(r"&(?=#?\w+;)", "&amp;", line))
     line = re.sub(r"([\\`*|~$#])|(\](?=[(\[:]))|((?<=!)\[)", r"\\\g<0>", line)
-    line = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", line)  # within a word it is no markup
-    line = re.sub(r"(?<=\S)@(?=\S)", r"\\@", line)  # no links where none were written
+    line = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", line)  # within a word _ is no markup
+    line = re.sub(r"(?<=\S)@(?=\S)", r"\\@", line)  # no automatic links
     return re.sub(r"(?<=:)/(?=/)", r"\\/", re.sub(r"(?i)\bwww\.", lambda m: f"{m[0][:-1]}\\.", line))
 
 
 def markdown_code(text: Any, cell: bool = False) -> str:
-    """A text as a code span; `cell`: in a table, where a bar would end it."""
+    """A text as a code span; `cell`: in a table cell, where "|" must be escaped."""
     line = one_line(text) or "–"
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     space = " " if line[0] == "`" or line[-1] == "`" else ""
@@ -71,7 +71,7 @@ def markdown_code(text: Any, cell: bool = False) -> str:
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], rule: str = "---") -> list[str]:
-    """Lines of a table; `rule`: below all heads but the first, "---:" for columns of numbers."""
+    """Lines of a table; `rule`: alignment of all columns but the first, "---:" for numbers."""
     lines = [" | ".join(cells) for cells in (heads, *rows)]
     return [f"| {lines[0]} |", "|---" + f"|{rule}" * (len(heads) - 1) + "|", *(f"| {line} |" for line in lines[1:])]
 
@@ -97,9 +97,9 @@ for _size, _names in {
 
 
 def latex(text: Any) -> str:
-    """A text as LaTeX shows it, in ASCII: what has no command there is named by its number, as in [U+4E2D]."""
+    """A text escaped for LaTeX in ASCII; a character without a command becomes its code point, as in [U+4E2D]."""
     letters = "".join(_latex_letter(c) for c in one_line(text).replace("--", "-\0-").replace("--", "-\0-"))
-    return letters.replace("\0", "{}")  # two hyphens are no dash
+    return letters.replace("\0", "{}")  # two hyphens would become a dash
 
 
 def _latex_letter(letter: str) -> str:
@@ -117,7 +117,7 @@ def _latex_letter(letter: str) -> str:
 
 
 def plot_text(text: Any, longest: int | None = LONGEST) -> str:
-    """A text as matplotlib shows it: dollars are dollars, a legend does not skip it, and every glyph is there."""
+    """A text escaped for matplotlib: no mathematics, no leading "_" (legends skip it), no missing glyphs."""
     line = "".join(c if _has_glyph(c) else "□" for c in one_line(text, longest)).replace("$", r"\$")
     return f" {line}" if line.startswith("_") else line
 

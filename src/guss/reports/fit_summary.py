@@ -1,4 +1,4 @@
-"""How good a fitted model is, in plain numbers."""
+"""Summaries of fitted models as plain numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from guss.runs.fit import FitSummary, Log
 
 
 def summarise_fit(log: Log, fits: list[FitSummary]) -> dict[str, Any]:
-    """The last fit per dimension (means over seeds), and the error after every fit."""
+    """The errors of the last fit per dimension, and of every fit; means over seeds."""
     last = fits[-1]
     return {
         "task": log.task.name,
@@ -41,12 +41,12 @@ def summarise_fit(log: Log, fits: list[FitSummary]) -> dict[str, Any]:
 
 
 def _mean(values: Any) -> Any:
-    """Over seeds; None where there are no values."""
+    """The mean over seeds; None for no values."""
     return None if values is None else plain(np.asarray(values, float).mean(axis=0))
 
 
 def _outcomes(log: Log, last: FitSummary) -> dict[str, dict[str, Any]]:
-    """How good the learned reward, costs and end of episodes are, by name; means over seeds."""
+    """Errors of the learned reward, costs and end of episodes by name; means over seeds."""
     report = last.report.outcome
     if report is None:
         return {}

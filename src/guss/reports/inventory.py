@@ -1,7 +1,7 @@
-"""Which runs there are under a folder, and what is wrong with them: reports are made of what can be read.
+"""Finds the runs in a folder, and notes which are missing, partial or unreadable; reports use the readable runs.
 
-The runs to compare are those that lie in the folder itself or in its subfolder `runs`; those of other subfolders are
-groups of their own, named by where they lie.
+The main comparison has the runs directly in the folder or in its subfolder `runs`; runs in other subfolders form
+groups, named by their subfolder.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class Record(StoredRun):
-    """A stored run with its records, as reports use it."""
+    """A stored run with its records, for reports."""
 
     home: Path
     group: str
     episodes: list[dict[str, Any]]
     timings: list[dict[str, Any]]
     measure: str = ""
-    """What an episode's reward is called by: "mean_reward" or "return", a field of its line."""
+    """The measure of an episode's reward: "mean_reward" or "return", a field of its line."""
     env_label: str = ""
     key: str = ""
-    """Its identity among the rows of its environment: the method, and by what it differs from others of that method."""
+    """Unique name within its environment: the method, and its differences from other runs of that method."""
     label: str = ""
-    """The same for readers."""
+    """The key as a label for readers."""
     style: dict[str, Any] = field(default_factory=dict)
-    """Its line in figures."""
+    """Line style in figures."""
 
     @property
     def threshold(self) -> float | None:
-        """The reward that MRCP waits for; None where the paper has none."""
+        """The reward threshold of MRCP; None if the paper has none."""
         return THRESHOLDS.get(self.env)
 
     @property
     def machine(self) -> str:
-        """The machine in a few words."""
+        """CPU and number of cores."""
         machine = self.origin.get("machine", {})
         return f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores" if machine else "?"
 
@@ -64,28 +64,28 @@ class Record(StoredRun):
 
     @property
     def kind(self) -> MethodKind | None:
-        """What its method is; None if neither guss nor the run says so."""
+        """The kind of its method; None if neither guss nor the run defines it."""
         return bundled_method(self.method) or (None if self.facts is None else self.facts.method)
 
     @property
     def command(self) -> str | None:
-        """What makes it again: the command that started it, then those that extended it; None: not stored."""
+        """The commands that reproduce it: that of its start, then those of its extensions; None: not stored."""
         first = self.origin.get("command")
         return None if first is None else " && ".join(map(str, (first, *self.origin.get("extended", ()))))
 
     @property
     def name(self) -> str:
-        """The run's own name: that of its folder."""
+        """The name of the run folder."""
         return self.home.name
 
     @property
     def where(self) -> str:
-        """The same with the group that it lies in."""
+        """The group and the name of the run folder."""
         return f"{self.group}/{self.name}".lstrip("/")
 
     @property
     def who(self) -> str:
-        """Environment and method, as notes begin."""
+        """Environment and method, with which notes start."""
         return f"{self.env_label}, {self.label}"
 
     @property
@@ -94,42 +94,42 @@ class Record(StoredRun):
 
     @property
     def done(self) -> int:
-        """Episodes that every seed has."""
+        """Number of episodes that every seed has finished."""
         return int(min(Counter(row["seed"] for row in self.episodes).values(), default=0))
 
     def values(self, name: str) -> np.ndarray:
-        """A field of all episodes that every seed has, [S, N]."""
+        """A field of the episodes that every seed has finished, [S, N]."""
         return by_seed(self.episodes, name)
 
 
 @dataclass
 class Gathered:
-    """What was found."""
+    """The runs in a folder."""
 
     folder: Path
     records: list[Record] = field(default_factory=list)
-    """To be compared: one for each environment, method and setting."""
+    """Runs of the main comparison: one for each environment, method and settings."""
     groups: dict[str, list[Record]] = field(default_factory=dict)
-    """The others, by where they lie."""
+    """Other runs, by subfolder."""
     toys: list[Path] = field(default_factory=list)
-    """Experiments in the toy world."""
+    """Folders of toy-world experiments."""
     notes: list[str] = field(default_factory=list)
-    """What is missing, partial or mixed."""
+    """Notes on missing, partial or mixed runs."""
     left_out: list[str] = field(default_factory=list)
-    """Those of the notes that are about runs which cannot be read."""
+    """The notes on unreadable runs."""
 
     @property
     def all_records(self) -> list[Record]:
-        """Those compared, then those of the groups."""
+        """Runs of the main comparison, then runs of the groups."""
         return [*self.records, *(record for records in self.groups.values() for record in records)]
 
     def brief(self, error: Exception) -> str:
-        """A message without the folder that is reported on."""
+        """An error message with paths relative to the folder."""
         return str(error).replace(f"{self.folder}/", "")
 
 
 def grouped(records: Iterable[Record], key: Callable[[Record], K]) -> dict[K, list[Record]]:
-    """The runs by what `key` gives for them, in their order."""
+    """The runs grouped by `key`, in order."""
     found: dict[K, list[Record]] = {}
     for record in records:
         found.setdefault(key(record), []).append(record)
@@ -137,25 +137,25 @@ def grouped(records: Iterable[Record], key: Callable[[Record], K]) -> dict[K, li
 
 
 def by_env(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """The runs of each environment."""
+    """The runs grouped by environment."""
     return grouped(records, lambda record: record.env)
 
 
 def read_record(home: Path, group: str = "") -> Record:
-    """A stored run. What cannot be read, or has no episode, is a GussError with the reason."""
+    """Read a stored run. Raises GussError if it is unreadable or has no finished episode."""
     stored = read_stored(home)
     episodes = read_episodes(home)
     if not episodes:
         raise GussError(f"{home} has no finished episode yet")
     if others := sorted({row["seed"] for row in episodes} - set(stored.config["seeds"])):
-        raise GussError(f"{home / 'episodes.jsonl'} has seed {others[0]}, which its config.json does not name")
+        raise GussError(f"{home / 'episodes.jsonl'} has seed {others[0]}, which is not in its config.json")
     timings = read_timings(home) if any(home.glob("timings.jsonl*")) else []
     record = Record(**vars(stored), home=home, group=group, episodes=episodes, timings=timings)
     return identified([record])[0]
 
 
 def env_labels(records: list[Record]) -> dict[str, str]:
-    """What the environments of all these runs are called."""
+    """Labels of the environments of these runs."""
     known = {record.env: record.facts.env.label for record in records if record.facts is not None}
     return name_envs(
         {r.env: label_of_env(r.env) if r.env not in known or bundled_env(r.env) else known[r.env] for r in records}
@@ -163,10 +163,10 @@ def env_labels(records: list[Record]) -> dict[str, str]:
 
 
 def identified(records: list[Record], labels: dict[str, str] | None = None) -> list[Record]:
-    """Runs that are shown together, each with its key, label and style; those of an environment measured alike.
+    """Runs shown together, each with its key, label and style; runs of one environment get the same measure.
 
-    They stay in their order, but for settings of one method: horizon 3 comes before horizon 10. `labels`: of
-    environments, where others are shown beside these.
+    The order is kept, except that settings of one method are sorted: horizon 3 comes before horizon 10. `labels`: of
+    environments, if further runs are shown next to these.
     """
     labels = labels or env_labels(records)
     found: list[Record] = []
@@ -185,7 +185,7 @@ def identified(records: list[Record], labels: dict[str, str] | None = None) -> l
 
 @no_user_code("a report")
 def gather(folder: Path) -> Gathered:
-    """All runs under a folder; the notes say what cannot be used."""
+    """All runs in a folder, at any depth, with notes on unusable ones."""
     if not folder.is_dir():
         raise GussError(f"there is no folder {folder}; `guss run` and `guss reproduce` write to runs/ by default")
     found, records = Gathered(folder), list[Record]()
@@ -211,15 +211,15 @@ def gather(folder: Path) -> Gathered:
         found.notes += _gaps(env, mine)
     unknown = [record.who for record in found.all_records if record.kind is None]
     found.notes += [
-        f"{who}: its run does not say what kind of method this is, so it stands “for comparison”; runs of this version "
-        f"of guss do."
+        f"{who}: its run does not store the kind of its method, so it is listed “for comparison”; runs of this version "
+        f"of guss store it."
         for who in dict.fromkeys(unknown)
     ]
     return found
 
 
 def _order(record: Record) -> tuple[Any, ...]:
-    """The paper's environments and methods first, in its order."""
+    """The sort key of a run: the paper's environments and methods first, in the paper's order."""
 
     def place(name: str, names: Sequence[str]) -> int:
         return names.index(name) if name in names else len(names)
@@ -229,9 +229,9 @@ def _order(record: Record) -> tuple[Any, ...]:
 
 
 def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]) -> list[Record]:
-    """One run of each setting: of several that differ in seeds and episodes alone, the one with most steps.
+    """One run for each settings: of runs that differ only in seeds and episodes, the run with most episodes.
 
-    Of equal ones, the last made.
+    Ties are resolved by date: the latest run.
     """
 
     def weight(record: Record) -> tuple[int, str, str]:
@@ -242,8 +242,8 @@ def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]
     shown = identified(best, labels)
     who = {record.home: record.who for record in shown}
     notes += [
-        f"{who[chosen.home]}: several runs with the same settings; {chosen.name} is shown (most episodes, or made "
-        f"last), {other.name} is not."
+        f"{who[chosen.home]}: several runs with the same settings; {chosen.name} is shown (most episodes, or "
+        f"latest), {other.name} is not."
         for chosen, mine in zip(best, alike, strict=True)
         for other in mine
         if other is not chosen
@@ -252,7 +252,7 @@ def _one_of_each(records: list[Record], labels: dict[str, str], notes: list[str]
 
 
 def _partial(record: Record) -> list[str]:
-    """What a run has less of than was asked for."""
+    """Notes on a run with fewer episodes or seeds than its config."""
     who, notes = record.who, []
     counts = Counter(row["seed"] for row in record.episodes)
     if record.done < record.config["episodes"] and record.config.get("target") is None:
@@ -260,29 +260,29 @@ def _partial(record: Record) -> list[str]:
     if len(set(counts.values())) > 1:
         most = max(counts.values())
         short = ", ".join(f"seed {seed} has {n}" for seed, n in sorted(counts.items()) if n < most)
-        notes.append(f"{who}: {short} of {most} episodes; those that all seeds have are used.")
+        notes.append(f"{who}: {short} of {most} episodes; only episodes that all seeds have are used.")
     if lost := sorted(set(record.config["seeds"]) - set(counts)):
         notes.append(f"{who}: no episode of seed {', '.join(map(str, lost))}.")
     if failed := sum(row["status"] != "ok" for row in record.episodes):
-        notes.append(f"{who}: in {failed} episodes the environment failed; their steps until then count.")
+        notes.append(f"{who}: in {failed} episodes the environment failed; steps before the failure are included.")
     if not record.timings:
-        notes.append(f"{who}: no timings.jsonl, so its planning time and model error are not known.")
+        notes.append(f"{who}: no timings.jsonl, so its planning time and model error are unknown.")
     return notes
 
 
 def _gaps(env: str, records: list[Record]) -> list[str]:
-    """What the runs of an environment do not have in common, and which of the paper's methods have none."""
+    """Notes on differences between the runs of an environment, and on methods of the paper without a run."""
     notes, label = [], records[0].env_label
     if absent := [label_of(method) for method in paper_methods(env) if method not in {r.method for r in records}]:
         notes.append(f"{label}: no run of {', '.join(absent)}, which the paper's table has.")
     if not any(record.method == "random" for record in records):
-        notes.append(f"{label}: no run of random actions, so there is no line of theirs.")
+        notes.append(f"{label}: no run of random actions, so figures lack their line.")
     sets = grouped(records, lambda record: tuple(record.seeds))
     if len(sets) > 1:
         text = "; ".join(f"{_labels(mine)}: {seeds_text(seeds)}" for seeds, mine in sets.items())
         notes.append(f"{label}: not the same seeds for all ({text}).")
     if single := [record for record in records if len(record.seeds) == 1]:
-        notes.append(f"{label}: one seed only of {_labels(single)}, so there is no interval.")
+        notes.append(f"{label}: only one seed of {_labels(single)}, so there is no interval.")
     versions = {str(record.origin.get("versions", {}).get("guss", "?")) for record in records}
     if len(versions) > 1:
         notes.append(f"{label}: runs of several versions of guss ({', '.join(sorted(versions))}).")
@@ -290,11 +290,11 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
     machines = grouped(planned, lambda record: str(record.origin.get("machine", {}).get("cpu", "?")))
     if len(machines) > 1:
         text = "; ".join(f"{_labels(mine)}: {cpu}" for cpu, mine in machines.items())
-        notes.append(f"{label}: planning times are of several machines ({text}).")
+        notes.append(f"{label}: planning times are from several machines ({text}).")
     commits = {record.label: record.origin.get("commit") for record in records}
     if dirty := [label for label, commit in commits.items() if not commit or str(commit).endswith("-dirty")]:
-        what = "guss's own source code had no commit, or changes since its last one"
-        notes.append(f"{label}: {what}, in the runs of {', '.join(dirty)}.")
+        what = "the source code of guss had no commit or uncommitted changes"
+        notes.append(f"{label}: {what} in the runs of {', '.join(dirty)}.")
     return notes
 
 

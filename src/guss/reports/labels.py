@@ -1,7 +1,7 @@
-"""What sets runs apart: each row of a report has a key and a label of its own, each environment a label.
+"""Unique names for reports: a key and a label for each row, a label for each environment.
 
-A method that was run with one setting keeps its name. Of several settings each row says by which it differs from the
-others, as in "GuSS (horizon 10)".
+If a method was run with a single configuration, the row has the method's name. Otherwise each row adds the settings
+that differ, as in "GuSS (horizon 10)".
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from guss.reports.escapes import LONGEST, digest, one_line
 from guss.reports.style import label_of, label_of_env
 
 NOT_SETTINGS = ("env", "method", "seeds", "episodes")
-"""Runs that differ in nothing else are the same, run more or less often."""
+"""Runs that differ only in these entries have the same settings."""
 MOST_SETTINGS = 3
-"""So many settings a label names, or more where they do not distinguish all runs."""
+"""Maximum number of settings in a label, unless more are needed to distinguish all runs."""
 DATA = "data"
 DIGITS = 6
 """Hexadecimal digits of the digest of logged data that a label shows."""
 
 
 class Name(NamedTuple):
-    """How a row is called."""
+    """The names of a row."""
 
     key: str
-    """Its identity among the rows of an environment."""
+    """Unique among the rows of an environment."""
     label: str
-    """What readers see."""
+    """For readers."""
 
 
 def flat_values(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
-    """Nested settings as their flags are called: `fit.loss`, `model.hidden`, `method.num_new`."""
+    """Nested settings flattened to the names of their flags: `fit.loss`, `model.hidden`, `method.num_new`."""
     found: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, dict):
@@ -46,28 +46,28 @@ def flat_values(settings: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def flat(settings: dict[str, Any]) -> dict[str, str]:
-    """The same with values as text."""
+    """`flat_values` with values as strings."""
     return {name: str(value) for name, value in flat_values(settings).items()}
 
 
 def compared_settings(config: dict[str, Any], *but: str) -> dict[str, Any]:
-    """What of a run's config is a setting, `but` these."""
+    """The settings in a run's config, except `but`."""
     return {name: value for name, value in config.items() if name not in (*NOT_SETTINGS, *but)}
 
 
 def settings_key(config: dict[str, Any]) -> str:
-    """Equal for runs that differ in their seeds and episodes alone."""
+    """A key that is equal for runs that differ only in seeds and episodes."""
     return json.dumps([config["env"], config["method"], compared_settings(config)], sort_keys=True)
 
 
 def seeds_text(seeds: Sequence[int]) -> str:
-    """`seeds 0–5`, or each by its number."""
+    """`seeds 0–5`, or a list of seeds."""
     whole = len(seeds) > 1 and all(b == a + 1 for a, b in pairwise(seeds))
     return f"seeds {seeds[0]}–{seeds[-1]}" if whole else f"seed {', '.join(map(str, seeds))}"
 
 
 def name_rows(configs: Sequence[dict[str, Any]], runs: Sequence[str]) -> list[Name]:
-    """The names of the runs of one environment; `runs`: their folders, which distinguish what settings do not."""
+    """The names of the runs of one environment; `runs`: folder names, appended if settings do not distinguish runs."""
     details = [""] * len(configs)
     for method in dict.fromkeys(config["method"] for config in configs):
         mine = [i for i, config in enumerate(configs) if config["method"] == method]
@@ -84,9 +84,9 @@ def _with(name: str, text: str) -> str:
 
 
 def _differences(configs: Sequence[dict[str, Any]]) -> list[str]:
-    """Of each run of a method, its values of what is not the same in all of them: first what distinguishes the most.
+    """For each run of a method, the settings that differ between its runs; the most distinctive setting first.
 
-    How a model is learned is left out where none is, unless nothing else differs.
+    Settings of model learning are omitted for runs without a learned model, unless nothing else differs.
     """
     without = [
         compared_settings(c) if c.get("model") != "oracle" else compared_settings(c, "model_settings", "fit")
@@ -118,9 +118,9 @@ def _setting_text(name: str, settings: dict[str, str]) -> str:
 
 
 def _with_data(settings: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Settings whose digest of logged data, and how many rows they are, are one text for readers.
+    """Settings with the digest and row count of logged data merged into one text.
 
-    Digits of the digest are shown where different data have the same number of rows.
+    Digits of the digest are shown if different data have the same number of rows.
     """
     rows = [(each.get("data"), each.get("data_rows")) for each in settings]
     if not any(data for data, _ in rows):
@@ -137,7 +137,7 @@ def _with_data(settings: Sequence[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _follows_data(name: str, settings: Sequence[dict[str, str]]) -> bool:
-    """Whether a count of random episodes or steps differs only because runs with logged data need none of them."""
+    """Whether the number of random episodes or steps differs only because runs with logged data need none."""
     if name not in ("initial_episodes", "initial_steps"):
         return False
     pairs = {(each.get(DATA) not in (None, "no logged data"), each.get(name)) for each in settings}
@@ -145,24 +145,24 @@ def _follows_data(name: str, settings: Sequence[dict[str, str]]) -> bool:
 
 
 def _distinct(names: Sequence[str], runs: Sequence[str]) -> list[str]:
-    """The names, with the run's folder where two would be the same."""
+    """The names, with the run folder appended to equal names."""
     count = Counter(names)
     unique = [name if count[name] == 1 else f"{name}, {one_line(run)}" for name, run in zip(names, runs, strict=True)]
     found: list[str] = []
-    for name in unique:  # even folders can be alike once they are written as text
+    for name in unique:  # escaped folder names can be equal too
         count_up = (f"{name} #{n}" for n in range(2, len(unique) + 2))
         found.append(name if name not in found else next(each for each in count_up if each not in found))
     return found
 
 
 def in_numbers(label: str) -> list[tuple[bool, float, str]]:
-    """To sort labels by: numbers in them count as numbers."""
+    """A sort key of labels that compares numbers by value."""
     parts = re.split(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)", label)
     return [(i % 2 == 1, float(part) if i % 2 else 0.0, "" if i % 2 else part) for i, part in enumerate(parts)]
 
 
 def name_envs(labels: dict[str, str]) -> dict[str, str]:
-    """Labels of environments, given a short one of each: the whole name of those whose short ones are the same."""
+    """Unique labels of environments from short labels; equal short labels are replaced by full names."""
     short = {env: one_line(label, LONGEST) or label_of_env(env) for env, label in labels.items()}
     count = Counter(short.values())
     whole = {env: label if count[label] == 1 else one_line(env, LONGEST) for env, label in short.items()}
@@ -171,7 +171,7 @@ def name_envs(labels: dict[str, str]) -> dict[str, str]:
 
 
 def json_keys(names: Iterable[str]) -> list[str]:
-    """Names in snake_case, as table.json has them; no two are the same."""
+    """Unique names in snake_case, the keys of table.json."""
     keys: list[str] = []
     for name in names:
         snake = name.replace("-", "_")

@@ -1,7 +1,7 @@
-"""The report's page: one HTML file with everything in it, that asks nothing of the network.
+"""The report page: one self-contained HTML file that makes no network requests.
 
-`make_payload` gives what it shows as plain data: rows, curves, tests, figures and animations. `build_page` writes these
-as JSON into the parts in `page_parts/`; the page's scripts make text of it, never markup.
+`make_payload` returns its data: rows, curves, tests, figures and animations. `build_page` inserts them as JSON into the
+parts in `page_parts/`; the page's scripts insert them as text, never as markup.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from guss.reports.report import Report
 
 HERO = "guss"
-"""The method that others are tested against in the tables, and whose animation is shown first."""
+"""The method with which the tables compare all other methods; its animation is shown first."""
 Drawn = dict[tuple[str, str], dict[Path, bytes]]
-"""By (environment or "", kind): the files of a figure, with their contents."""
+"""Files of figures with their contents, by (environment or "", kind)."""
 
 
 def make_payload(report: Report, out: Path, drawn: Drawn, notes: list[str], command: str) -> dict[str, Any]:
-    """All that the page shows. `notes`: what could not be drawn."""
+    """The data of the page. `notes`: figures that could not be drawn, and why."""
     notes = [*report.found.notes, *notes]
     envs = [_env(report, env, rows, drawn, notes) for env, rows in report.tables.items()]
     return {
@@ -69,11 +69,11 @@ def _about(report: Report) -> list[str]:
 
 def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[str]) -> dict[str, Any]:
     animations = []
-    for row in sorted(rows, key=lambda row: row.method != HERO):  # the first is shown first
+    for row in sorted(rows, key=lambda row: row.method != HERO):  # the page opens with the first animation
         try:
             animation = read_animation(row.home)
         except GussError as error:
-            notes.append(f"{row.who}: its animation cannot be shown: {report.found.brief(error)}.")
+            notes.append(f"{row.who}: its animation cannot be read: {report.found.brief(error)}.")
             continue
         if animation is not None:
             data = base64.b64encode(packed_json(animation)).decode()
@@ -97,12 +97,12 @@ def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[st
 
 
 def stem_of(env: str) -> str:
-    """An environment's name in file names and addresses: a bundled one's own, for others a safe and unique one."""
+    """An environment's name in file names and links: of a custom environment a safe, unique name."""
     return file_stem(env, kept=bundled_env(env) is not None)
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """`method` is the row's key: what curves, tests and animations are found by."""
+    """`method` is the row's key in curves, tests and animations."""
     return {
         "method": row.key,
         "label": row.label,
@@ -119,7 +119,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _curves(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Reward and unsafe steps by episode; random actions as a level."""
+    """Curves of reward and unsafe steps by episode; random actions as a level."""
     acting, random = with_random_apart(records)
     log, threshold = far_apart(acting), records[0].threshold
     goal = {"value": threshold, "label": "the paper's threshold"} if threshold else None
@@ -152,7 +152,7 @@ def _groups(report: Report) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "label": title,
+            "label": title.replace("`", ""),
             "envs": [
                 {
                     "name": env,
@@ -168,7 +168,7 @@ def _groups(report: Report) -> list[dict[str, Any]]:
 
 
 def _figure(kind: str, files: dict[Path, bytes]) -> dict[str, Any]:
-    """The smaller of its files, inlined."""
+    """A figure with the smaller of its files as a data URL."""
     texts = tomllib.loads(_part("captions.toml"))[kind.rpartition("-")[2]]
     path, content = min(files.items(), key=lambda file: len(file[1]))
     mime = {".png": "image/png", ".svg": "image/svg+xml"}[path.suffix]
@@ -195,22 +195,22 @@ def _run(record: Record, out: Path) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------- HTML
 
 SCRIPTS = ("dom", "table", "axes", "chart", "curves", "panels", "player", "page")
-"""One script is made of these, each using what the ones before it define."""
+"""Parts of the page's script, in order of dependence."""
 
 
 def build_page(payload: dict[str, Any]) -> str:
-    """The whole page, from what was compared."""
+    """The HTML page for the data of `make_payload`."""
     try:
         data = json.dumps(payload, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as problem:
         raise GussError(
-            f"the page's payload must be JSON with finite numbers: {problem}; a measure that does not exist is null"
+            f"the page's payload must be JSON with finite numbers: {problem}; use null for an undefined measure"
         ) from problem
     script = "\n".join([f"const COLOURS = {json.dumps(COLOURS)};", *(_part(f"{name}.js") for name in SCRIPTS)])
     fills = {
         "title": html.escape(one_line(payload.get("title") or "results")),
         "style": _part("page.css"),
-        "data": data.replace("<", "\\u003c"),  # no end of a script, no comment
+        "data": data.replace("<", "\\u003c"),  # no </script> and no <!--
         "script": script,
         "script-hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }

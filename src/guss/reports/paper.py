@@ -1,4 +1,4 @@
-"""The paper's own figures, to be shown beside ours."""
+"""The values of the paper's Table 1, shown next to ours."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def _table() -> dict[str, Any]:
 
 
 def paper_figures(env: str, method: str) -> dict[str, list[float]]:
-    """Table 1's measures of a method, each [mean, half-width]; empty where the paper has none."""
+    """Table 1's measures of a method, each [mean, half-width]; {} if the paper has none."""
     found = _table().get(env.replace("-", "_"), {}).get(method.replace("-", "_"), {})
     return {name: list(pair) for name, pair in found.items()}
 
 
 def paper_methods(env: str | None = None) -> list[str]:
-    """The methods of Table 1, or those of one environment there, in its order: the safe ones first."""
+    """The methods of Table 1, or of one environment in it, in the table's order: safe methods first."""
     table = _table()
     parts = table.values() if env is None else [table.get(env.replace("-", "_"), {})]
     longest_first = sorted(parts, key=len, reverse=True)

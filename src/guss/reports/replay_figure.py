@@ -1,14 +1,15 @@
-"""An episode drawn step by step: the system, the plans with the chosen one, the archive, the course.
+"""An episode drawn step by step: the system, all plans with the chosen plan, the archive, the episode as a curve.
 
 write_replay(replay, Path("x.gif"))             the episode as an animation
 write_replay(replay, Path("x.png"), step=17)    one step as a figure
 
-What is drawn is described by `guss.runs.animator`. An environment without a View is drawn by the dimensions of its
-observations, with their limits and the plans, and by the actions.
+`guss.runs.animator` describes the contents. An environment without a View is drawn by the dimensions of its
+observations, with their limits and the plans, and by its actions.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,24 @@ from guss.envs.shapes import paint
 from guss.errors import GussError
 from guss.files import writing
 from guss.reports.escapes import plot_text
-from guss.reports.style import COLOURS, add_lines, add_rectangle, folded, label_of, line_handles, new_canvas
+from guss.reports.style import (
+    COLOURS,
+    add_lines,
+    add_rectangle,
+    folded,
+    label_of,
+    label_of_env,
+    line_handles,
+    new_canvas,
+)
 from guss.runs.animation import PAST
 from guss.runs.animator import Animator, Frame
 from guss.runs.replay import Replay
 from guss.runs.tracks import Track
 
 MAX_FRAMES = 100
+SHARP = 130
+"""Dots per inch of a single step; animations have 90."""
 
 
 def write_replay(
@@ -41,42 +53,46 @@ def write_replay(
     on_step: Callable[[int], Any] | None = None,
     dims: Sequence[str] = (),
 ) -> None:
-    """An animation (.gif) of every `every`-th step, by default of at most 100 in all; or one step as a figure (.png).
+    """An animation (.gif) of every `every`-th step, by default of at most 100 steps; or one step as a figure (.png).
 
-    `last`: where to write the last frame as a .png too. `dims`: draw these dimensions of the observations, by name or
-    number.
+    `last`: a .png for the last frame too. `dims`: draw these dimensions of the observations, by name or number.
     """
     from PIL import Image
 
     if path.suffix not in (".gif", ".png"):
-        raise GussError(f"a replay is written to a .gif, or one step of it to a .png; got {path}")
+        raise GussError(f"a replay is written to a .gif, one step of it to a .png; got {path}")
     if (step is not None) != (path.suffix == ".png"):
-        raise GussError(f"one step makes a .png, a whole episode a .gif; got {path} with step {step}")
+        raise GussError(f"one step is written to a .png, a whole episode to a .gif; got {path} with step {step}")
     count = len(replay)
     if step is not None and not -count <= step < count:
-        raise GussError(f"the episode has the steps 0 to {count - 1}, asked for {step}")
+        raise GussError(f"the episode has steps 0 to {count - 1}, got step {step}")
     if (every is not None and every < 1) or fps < 1:
         raise GussError(f"`every` and `fps` must be at least 1, got {every} and {fps}")
     apart = every or -(-count // MAX_FRAMES)
     wanted = {step % count} if step is not None else {*range(0, count, apart), count - 1}
     animator = Animator(replay, dims if replay.plain or dims else None)
-    figure = ReplayFigure(animator, dpi=90 if step is None else 130)
-    images = [Image.fromarray(figure.draw(frame)) for frame in animator.frames(wanted, on_step)]
+    figure, images = ReplayFigure(animator, dpi=90 if step is None else SHARP), []
+    for frame in animator.frames(wanted, on_step):
+        images.append(Image.fromarray(figure.draw(frame)))
     figure.close()
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if last is not None:
-            images[-1].save(last)
+            figure = ReplayFigure(animator, dpi=SHARP)
+            Image.fromarray(figure.draw(frame)).save(last)
+            figure.close()
         if step is not None:
             images[0].save(path)
         else:
-            frames = [image.quantize(colors=96, dither=Image.Dither.NONE) for image in images]
-            times = [round(1000 / fps)] * (len(frames) - 1) + [1500]
-            frames[0].save(path, save_all=True, append_images=frames[1:], duration=times, loop=0, optimize=True)
+            samples = [np.asarray(images[i]) for i in sorted({0, len(images) // 2, len(images) - 1})]
+            palette = Image.fromarray(np.concatenate(samples)).quantize(128, Image.Quantize.MAXCOVERAGE)
+            first, *rest = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+            times = [round(1000 / fps)] * len(rest) + [1500]
+            first.save(path, save_all=True, append_images=rest, duration=times, loop=0, optimize=True)
 
 
 class ReplayFigure:
-    """The figure of an animation. What stays is drawn once; what changes is drawn on top of it, frame by frame."""
+    """The figure of an animation. The static background is drawn once, the rest on top of it for every frame."""
 
     def __init__(self, animation: Animator, dpi: int) -> None:
         self.animation = animation
@@ -103,15 +119,17 @@ class ReplayFigure:
 
     def _title(self, frame: Frame) -> str:
         replay, config, tracks = self.animation.replay, self.animation.replay.config, self.animation.tracks
-        phase = {"random": "random actions", "plan": "planned", "policy": "actions of its policy"}[self.animation.phase]
-        method = plot_text(label_of(config.method))
-        parts = [f"{plot_text(config.env, None)}, {method}, seed {replay.seed}, episode {replay.episode}: {phase}"]
+        phase = {"random": "random actions", "plan": "planned", "policy": "learned policy"}[self.animation.phase]
+        env, method = plot_text(label_of_env(config.env)), plot_text(label_of(config.method))
+        episode = f"episode {replay.episode} (0 to {replay.num_episodes - 1}): {phase}"
+        parts = [f"{env}, {method}, seed {replay.seed}, {episode}"]
         parts += [f"step {frame.step} (0 to {len(replay) - 1})", "" if tracks is None else tracks.note]
-        return "\n".join("   |   ".join(filter(None, texts)) for texts in (parts, (frame.progress, frame.text)))
+        lines = ["   |   ".join(filter(None, texts)) for texts in (parts, (frame.progress, frame.text))]
+        return "\n".join([lines[0], re.sub(r"(?<!\w)-(?=\d)", "−", lines[1])])
 
 
 class ViewPanels:
-    """The axes of an environment with a View: the system, plans, archive and course."""
+    """The axes of an environment with a View: system, plans, archive, and the episode as a curve."""
 
     def __init__(self, animation: Animator, dpi: int) -> None:
         self.animation, self.place = animation, animation.place
@@ -119,14 +137,14 @@ class ViewPanels:
         self.figure = new_canvas(11.2, 6.1, dpi)
         self.figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
         self.axes: Any = self.figure.subplot_mosaic(
-            [names, ["course"] * len(names)], height_ratios=[3.2, 1.0], gridspec_kw={"hspace": 0.04, "wspace": 0.04}
+            [names, ["course"] * len(names)], height_ratios=[3.2, 1.0], gridspec_kw={"hspace": 0.04, "wspace": 0.1}
         )
         for name, axes in self.axes.items():
             axes.set_title(animation.titles[name], fontsize=10)
             getattr(self, f"_prepare_{name}")(axes)
 
     def draw(self, frame: Frame) -> Iterable[Any]:
-        """What changes from step to step."""
+        """The artists that change from step to step."""
         for name, axes in self.axes.items():
             yield from getattr(self, f"_draw_{name}")(axes, frame)
 
@@ -171,7 +189,7 @@ class ViewPanels:
         yield from axes.plot(*self._curve(frame.now[None], 0), "o", color=COLOURS["past"], ms=5)
 
     def _curve(self, values: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
-        """A number over time from step `start`, broken where it wraps around; or a path of places."""
+        """A number over time from step `start`, broken where it wraps around; or a path in the plane."""
         if values.ndim == 2:
             return values[:, 0], values[:, 1]
         most = self.animation.wraps
@@ -185,8 +203,9 @@ class ViewPanels:
         plane: Any = self.animation.behaviour
         axes.set(xlim=plane.extent[:2], ylim=plane.extent[2:], xlabel=plane.labels[0], ylabel=plane.labels[1])
         bar = self.figure.colorbar(plt.cm.ScalarMappable(cmap="viridis"), ax=axes, shrink=0.7, ticks=[0, 1])
-        bar.ax.set_yticklabels(["lowest", "highest"])
-        bar.set_label("predicted reward of safe plans\n(red: unsafe plans only; ring: chosen plan)", fontsize=8)
+        bar.ax.set_yticklabels(["lowest", "highest"], fontsize=8)
+        bar.set_label("predicted reward of safe plans", fontsize=8, labelpad=-20)
+        axes.set_title(f"{axes.get_title()}\n(red: unsafe plans only; circle: chosen plan)", fontsize=9)
 
     def _draw_archive(self, axes: Any, frame: Frame) -> Iterable[Any]:
         plane: Any = self.animation.behaviour
@@ -210,7 +229,7 @@ class ViewPanels:
         axes.set_ylabel(self.animation.course_label, fontsize=8)
 
     def _draw_course(self, axes: Any, frame: Frame) -> Iterable[Any]:
-        """The whole episode, with its unsafe steps; a line marks the current step."""
+        """The episode up to now with its unsafe steps; a line marks the current step."""
         course, unsafe = self.animation.course, np.flatnonzero(self.animation.unsafe[: frame.step + 1])
         yield from axes.plot(*self._curve(course[: frame.step + 1], 0), color=COLOURS["past"], lw=1.4)
         yield from axes.plot(unsafe, course[unsafe], "o", color=COLOURS["dot"], ms=3.5)
@@ -221,7 +240,7 @@ class ViewPanels:
 
 
 class DimensionPanels:
-    """The axes of an animation with tracks: for each one its course, and the plans from now on."""
+    """The axes of an animation with tracks: for each track the episode, and the plans from now on."""
 
     def __init__(self, animation: Animator, dpi: int) -> None:
         assert animation.tracks is not None
@@ -232,7 +251,7 @@ class DimensionPanels:
         for (left, right), track in zip(self.axes, self.tracks, strict=True):
             _prepare(left, right, track)
         (first, second), (left, right) = self.axes[0], self.axes[-1]
-        first.set_title("Episode (red dots: states that an unsafe step led to)", fontsize=9)
+        first.set_title("Episode (red dots: states after unsafe steps)", fontsize=9)
         second.set_title(animation.titles["plans"], fontsize=9)
         left.set(xlim=(0, len(animation.replay)), xlabel="step of the episode, from 0")
         right.set(xlim=(-PAST, animation.horizon), xlabel="steps from now")
@@ -240,12 +259,12 @@ class DimensionPanels:
             axes.tick_params(labelsize=7)
 
     def draw(self, frame: Frame) -> Iterable[Any]:
-        """What changes from step to step."""
+        """The artists that change from step to step."""
         step, first = frame.step, max(frame.step - PAST, 0)
         ago = np.arange(first - step, 1)
         for i, ((left, right), track) in enumerate(zip(self.axes, self.tracks, strict=True)):
             past, style = track.values[: step + 1].copy(), _style(track)
-            if track.held:  # the action of this step is only planned so far
+            if track.held:  # the action of this step is planned, not yet taken
                 past[-1] = past[-2] if step else np.nan
             reached = track.unsafe[track.unsafe <= step]
             yield from left.plot(past, color=COLOURS["past"], lw=1.4, **style)
@@ -268,7 +287,7 @@ def _style(track: Track) -> Any:
 
 
 def _prepare(left: Any, right: Any, track: Track) -> None:
-    """What stays: the whole course in grey, and the limits."""
+    """The static background: the whole episode in grey, and the limits."""
     left.set_ylim(*track.limits)
     left.plot(track.values, color=COLOURS["later"], lw=1.0, **_style(track))
     left.set_ylabel(folded(track.label, 16), fontsize=8)

@@ -1,11 +1,11 @@
-"""A report on the runs under a folder: tables, figures and a page, from stored records alone: nothing is imported.
+"""A report on the runs in a folder: tables, figures and an HTML page, from stored records; no user code is imported.
 
-table.md      the paper's table, ours and the paper's side by side; how sure; what is missing; where it comes from
+table.md      the paper's table with ours and the paper's values; uncertainty; missing runs; provenance
 table.json    <env>.<method>.{mar, mrcp_ksteps, unsafe_pct, unsafe_trans_pct} = [mean, half-width], seeds, episodes, …
-table.tex     the same for a paper
+table.tex     the table for a paper
 report.json   tests between all pairs, groups, notes, runs
 figures/      PNG and SVG
-report.html   all of it on one page that needs nothing else
+report.html   everything on one self-contained page
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from guss.usercode import no_user_code
 
 
 class Group(NamedTuple):
-    """Runs that are shown together, by environment."""
+    """Runs shown together, by environment."""
 
     title: str
     tables: dict[str, list[Row]]
@@ -51,24 +51,24 @@ class Group(NamedTuple):
 
 @dataclass
 class Report:
-    """What a report is made of."""
+    """The contents of a report."""
 
     found: Gathered
     name: str
-    """Of the folder reported on."""
+    """Name of the folder."""
     tables: dict[str, list[Row]]
     tests: dict[str, list[dict[str, Any]]]
     groups: dict[str, Group]
     """By folder."""
     verdicts: dict[str, list[str]]
-    """By environment: what the tables say, in words."""
+    """Summaries of the tables in sentences, by environment."""
 
 
 @no_user_code("a report")
 def write_report(
     folder: Path, out: Path | None = None, command: str = "", on_part: Callable[[str], Any] | None = None
 ) -> list[Path]:
-    """Make it and return its files, the page first; `on_part` is called before each part, with its name."""
+    """Write a report and return its files, the page first; `on_part` is called before each part, with its name."""
     begin = on_part or (lambda part: None)
     begin("reading records")
     out = folder / "report" if out is None else out
@@ -97,8 +97,8 @@ def make_report(folder: Path) -> Report:
     found = gather(folder)
     if not (found.records or found.groups or found.toys):
         error = GussError(
-            f"there is no run under {folder}{' that can be read' if found.left_out else ''}: a report is made of "
-            f"folders with config.json and episodes.jsonl, as `guss run` and `guss reproduce` write them"
+            f"there is no {'readable ' if found.left_out else ''}run in {folder}: a report needs "
+            f"folders with config.json and episodes.jsonl, as written by `guss run` and `guss reproduce`"
         )
         for note in found.left_out:
             error.add_note(note)
@@ -118,13 +118,13 @@ def to_markdown(report: Report) -> str:
     lines = [
         f"# Results in {markdown_code(report.name)}",
         "",
-        f"By {markdown_code(f'guss report {report.name}')}, from stored records. "
-        f"Ours ± half-width of the 90 % interval over seeds{beside}"
-        "; of the safe methods the best by each measure in bold. MAR: mean reward of the second "
-        "half of the episodes; MRCP: thousands of real steps until an episode reaches the threshold, if it ever does; "
-        "p(unsafe): unsafe steps of all episodes, transient: of the first 15 %. Pareto rank: by MAR and p(unsafe), 1 "
-        "is not dominated. ms per step: planning and acting for one seed on one core in the fastest episode, compiling "
-        "apart; predictions: transitions that the model predicts for it.",
+        f"Written by {markdown_code(f'guss report {report.name}')}, from stored records. "
+        f"Mean ± half-width of the 90 % interval over seeds{beside}"
+        "; bold: the best safe method by each measure. MAR: mean reward of the second "
+        "half of the episodes; MRCP: thousands of real steps until an episode first reaches the threshold; "
+        "p(unsafe): unsafe steps of all episodes, transient: of the first 15 %. Pareto rank: by MAR and p(unsafe); 1: "
+        "not dominated. ms per step: planning and acting for one seed on one core in the fastest episode, without "
+        "compilation; predictions: transitions that the model predicts per step.",
     ]
     if len(report.tables) > 1:
         lines += ["", *table.overview(report.tables)]
@@ -133,7 +133,7 @@ def to_markdown(report: Report) -> str:
         lines += main_table(rows)
         if costs := table.cost_table(rows):
             lines += ["", "Unsafe steps by constraint, all episodes.", "", *costs]
-        sure = "How sure: interquartile means over seeds with bootstrap intervals, half-widths over pooled episodes."
+        sure = "Uncertainty: interquartile means over seeds with bootstrap intervals, half-widths over pooled episodes."
         lines += ["", sure, "", *sure_table(rows)]
         lines += _against_hero(rows, report.tests[env])
     for name, group in report.groups.items():
@@ -144,8 +144,8 @@ def to_markdown(report: Report) -> str:
             lines += ["", *notes] if notes else []
             lines += _against_hero(rows, group.tests[env])
     lines += ["", "## What is missing, partial or mixed", ""]
-    lines += [f"- {markdown(note)}" for note in report.found.notes] or ["Nothing that is known of."]
-    lines += ["", "## Where the numbers come from", ""]
+    lines += [f"- {markdown(note)}" for note in report.found.notes] or ["Nothing known."]
+    lines += ["", "## Provenance", ""]
     lines += markdown_table(["run", "command", "commit", "machine"], map(_source, report.found.all_records))
     return "\n".join(lines) + "\n"
 
@@ -157,11 +157,11 @@ def _source(record: Record) -> list[str]:
 
 
 def _against_hero(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
-    """The tests of all others against GuSS, where it is among them, once."""
+    """The tests of all methods against GuSS, if exactly one row is GuSS."""
     heroes = [row for row in rows if row.method == HERO]
     if not tests or len(heroes) != 1:
         return []
-    caption = "Welch's t-test against GuSS, over seeds; corrected for all pairs by Holm; over pooled episodes."
+    caption = "Welch's t-test against GuSS: over seeds; with Holm's correction for all pairs; over pooled episodes."
     return ["", caption, "", *against_table(rows, tests, heroes[0].key)]
 
 
@@ -172,14 +172,14 @@ def _heading(rows: list[Row]) -> str:
 
 
 def group_title(folder: Path) -> str:
-    """What a group is: the heading of the README.md in its folder, else the folder's name."""
+    """The title of a group: the heading of the README.md in its folder, else the folder's name."""
     readme = folder / "README.md"
     first = readme.read_text(errors="replace").splitlines()[:1] if readme.is_file() else []
     return one_line(first[0].lstrip("# ")) if first else one_line(f"Further runs: {folder.name}")
 
 
 def differences(report: Report, record: Record) -> list[str]:
-    """By which settings a run of a group differs from the one that it can be compared with: the nearest one."""
+    """The settings of a run in a group that differ from the nearest main run of the same environment and method."""
     rivals = [r for r in report.found.records if (r.env, r.method) == (record.env, record.method)]
     mine, found = flat(record.config), list[list[str]]()
     for rival in rivals:
@@ -195,7 +195,7 @@ def differences(report: Report, record: Record) -> list[str]:
 
 
 def _differences(report: Report, rows: list[Row]) -> list[str]:
-    """A line of what all of a table's runs have in common, then one for each that has more."""
+    """A line with the differences shared by all runs of a table, then a line for each run with more."""
     found = {row.name: texts for row in rows if (texts := differences(report, row))}
     shared = [text for text in next(iter(found.values()), []) if all(text in texts for texts in found.values())]
     if len(found) < 2 or not shared:
@@ -208,7 +208,7 @@ def _differences(report: Report, rows: list[Row]) -> list[str]:
 
 
 def everything(report: Report) -> dict[str, Any]:
-    """report.json: what table.json has no room for."""
+    """The contents of report.json: everything that table.json lacks."""
     return {
         "folder": report.name,
         "environments": {env: rows[0].env_label for env, rows in report.tables.items()},
@@ -231,7 +231,7 @@ def everything(report: Report) -> dict[str, Any]:
 
 
 def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple[Drawn, list[str]]:
-    """Every figure there are records for: its files by (environment or "", kind). And what could not be drawn."""
+    """Draw every figure that the records allow: files by (environment or "", kind), and notes on missing figures."""
     drawn, notes = Drawn(), list[str]()
     for kind in ("learning", "pareto", "model", "coverage", "states", "gallery", "*-exploration", "*-trajectories"):
         for old in [*folder.glob(f"{kind}*.png"), *folder.glob(f"{kind}*.svg")]:  # of an earlier report
@@ -272,12 +272,12 @@ def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple
             keep("", f"{stem}-trajectories", draw_trajectories(data, records_of))
         except (GussError, KeyError, TypeError, ValueError) as error:
             reason = report.found.brief(error) if isinstance(error, GussError) else f"{type(error).__name__}: {error}"
-            notes.append(f"{where}: the figures of its toy world cannot be drawn: {reason}.")
+            notes.append(f"{where}: the figures of the toy world cannot be drawn: {reason}.")
     return drawn, notes
 
 
 def read_all_maps(gathered: Gathered, records: list[Record], notes: list[str]) -> figures.Mapped:
-    """The state maps of the runs that have one, or traces to make it of; the others are added to the notes."""
+    """The state maps of the runs with stored maps or traces; runs without are added to the notes."""
     label = records[0].env_label
     maps, states = dict[Path, dict[str, Any] | None](), dict[Path, state_maps.StoredStates]()
 
@@ -287,7 +287,7 @@ def read_all_maps(gathered: Gathered, records: list[Record], notes: list[str]) -
             yield
         except GussError as error:
             states.pop(record.home, None)
-            notes.append(f"{record.who}: no map of its states: {gathered.brief(error)}.")
+            notes.append(f"{record.who}: no state map: {gathered.brief(error)}.")
 
     for record in records:
         with noting(record):
@@ -304,7 +304,6 @@ def read_all_maps(gathered: Gathered, records: list[Record], notes: list[str]) -
         notes.append(f"{label}: neither maps nor traces of {', '.join(lacking)}.")
     if found and not figures.same_plane(found):
         notes.append(
-            f"{label}: the states of its runs were counted on different planes, so how much of them was covered cannot "
-            f"be compared."
+            f"{label}: the states of its runs were counted on different planes, so their coverage cannot be compared."
         )
     return found

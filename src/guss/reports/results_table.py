@@ -1,4 +1,4 @@
-"""All runs under a folder as tables for analysis: `guss.load_results(folder)`."""
+"""All runs in a folder as tables for analysis: `guss.load_results(folder)`."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from guss.runs.rows import Row
 from guss.usercode import no_user_code
 
 Table = dict[str, list[Any]]
-"""Columns of equal length by name; None where a row has no value."""
+"""Columns of equal length by name; None if a row has no value."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """All runs under a folder as two tables, which `load_results` returns.
+    """All runs in a folder as two tables, returned by `load_results`.
 
-    A table is a dict of columns of equal length, name → list; None stands for a value that a row does not have. So
-    `pandas.DataFrame(results.episodes)` and `pyarrow.table(results.episodes)` take it without a conversion.
+    A table is a dict of columns of equal length, name → list, with None for missing values. It can be passed directly
+    to `pandas.DataFrame(results.episodes)` and `pyarrow.table(results.episodes)`.
 
     Fields:
-        runs: one row for each run: `run` (its folder within the one that was read), `env`, `method`, `path`, `seeds`
-            (how many have episodes), `episodes` (that all of them have), `measure` (`mean_reward` or `return`: what
-            `mar` and the threshold of `mrcp_ksteps` are in); means over seeds: `mar`, `mrcp_ksteps` (of the seeds that
-            reach the threshold, None if there is none), `unsafe_pct`, `unsafe_trans_pct`; then its settings, named as
-            their flags: `horizon`, `method.num_new`, `fit.loss`. Settings that are lists are text, as `[50, 50]`.
+        runs: one row for each run: `run` (its path relative to the folder), `env`, `method`, `path`, `seeds`
+            (number of seeds with episodes), `episodes` (number that all seeds have), `measure` (`mean_reward` or
+            `return`: the measure of `mar` and of the threshold of `mrcp_ksteps`); means over seeds: `mar`,
+            `mrcp_ksteps` (over the seeds that reach the threshold, None if there is none), `unsafe_pct`,
+            `unsafe_trans_pct`; then its settings, named as their flags: `horizon`, `method.num_new`, `fit.loss`.
+            Settings that are lists are strings, such as `[50, 50]`.
         episodes: one row for each run, seed and episode: `run`, `env`, `method`, then the fields of its line in
             `episodes.jsonl`: `seed`, `episode`, `phase`, `steps`, `total_steps`, `return`, `mean_reward`,
             `unsafe_steps`, `unsafe_pct`, `status`; shares and costs by constraint are `unsafe_pct.<name>` and
             `cost.<name>`.
-        skipped: why the runs that are in neither table could not be read, one text for each.
+        skipped: the error message of each run that could not be read.
 
     Example:
         >>> import guss
@@ -53,18 +54,18 @@ class Results:
 
 @no_user_code("reading results")
 def load_results(folder: str | Path) -> Results:
-    """All runs under a folder as tables that pandas takes. Only stored records are read: no code of a user is imported.
+    """All runs in a folder as tables for pandas. Reads only stored records; no user code is imported.
 
     Args:
-        folder: where runs are, at any depth: that of a single run, or the `--out` of `guss run` and `guss reproduce`.
+        folder: a folder with runs at any depth: a run folder, or the `--out` of `guss run` and `guss reproduce`.
 
     Returns:
-        `Results` with one row per run in `.runs` and one row per run, seed and episode in `.episodes`, in the order of
-        their folders. Unlike `guss report`, several runs with the same settings are all kept.
+        `Results` with one row per run in `.runs` and one row per run, seed and episode in `.episodes`, sorted by
+        folder. Unlike `guss report`, it keeps all of several runs with the same settings.
 
     Raises:
-        GussError: there is no such folder. A run that cannot be read, or has no finished episode, raises nothing:
-            `.skipped` says which it is and why.
+        GussError: the folder does not exist. A run that is unreadable or has no finished episode raises no error;
+            `.skipped` has its error message.
 
     Example:
         >>> import guss
@@ -80,7 +81,7 @@ def load_results(folder: str | Path) -> Results:
         raise GussError(f"there is no folder {folder}; `guss run` and `guss reproduce` write to runs/ by default")
     records, skipped = [], []
     for path in sorted(folder.rglob("config.json")):
-        if (path.parent / "records").is_dir():  # of the toy world, which has no episodes
+        if (path.parent / "records").is_dir():  # a toy-world experiment has no episodes
             continue
         try:
             records.append(read_record(path.parent))
@@ -120,7 +121,7 @@ def _about(name: str, record: Record) -> Row:
 
 
 def _table(rows: Iterable[Row]) -> Table:
-    """Columns in the order in which rows first name them."""
+    """Columns in order of their first occurrence in the rows."""
     rows = list(rows)
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}

@@ -1,4 +1,4 @@
-"""The measures of appendix D of a stored run, how sure they are, and what a step of it took; tests between runs."""
+"""Measures of appendix D for stored runs, with their uncertainty, planning times, and tests between runs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from guss.runs.rows import num_random
 from guss.runs.store import by_seed
 
 MEASURES = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
-"""The paper's, as they are called in files."""
+"""The paper's measures, by their names in files."""
 COMPARED = ("mar", "unsafe_pct", "unsafe_trans_pct")
-"""Those that methods are tested on: MRCP has no value where the threshold is not reached."""
+"""Measures with tests between methods; MRCP is undefined for seeds that do not reach the threshold."""
 
 
 def per_seed(record: Record) -> dict[str, np.ndarray]:
-    """The paper's measures of every seed, [S]; NaN where one is not defined."""
+    """The paper's measures of every seed, [S]; NaN if undefined."""
     rewards, unsafe, steps = (record.values(name) for name in (record.measure, "unsafe_pct", "steps"))
     return metrics.run_metrics(rewards, unsafe, steps, record.threshold)._asdict()
 
 
 def by_cost(record: Record) -> dict[str, np.ndarray]:
-    """Unsafe steps of every seed by constraint [%], where there are several; empty where a run did not store them."""
+    """Unsafe steps of every seed by constraint [%]; empty with a single constraint or if they are not stored."""
     shares = [row.get("unsafe_pct_by_cost", {}) for row in record.episodes]
     found = {}
     for name in [name for name in shares[0] if all(name in each for each in shares)]:
@@ -41,7 +41,7 @@ def by_cost(record: Record) -> dict[str, np.ndarray]:
 
 
 def pooled(record: Record) -> dict[str, np.ndarray]:
-    """What the measures are means of, episodes of all seeds together, as the paper's small p-values suggest."""
+    """The values behind each measure, pooled over the episodes of all seeds, as the paper's small p-values suggest."""
     rewards = record.values(record.measure)
     unsafe = record.values("unsafe_pct")
     return {
@@ -52,19 +52,20 @@ def pooled(record: Record) -> dict[str, np.ndarray]:
 
 
 def json_numbers(values: Any, digits: int = 4) -> list[float | None]:
-    """Numbers for JSON: rounded, None for what is not defined."""
+    """Rounded numbers for JSON; None for NaN."""
     return [None if math.isnan(x) else round(float(x), digits) for x in values]
 
 
 def interval_pair(values: Any) -> list[float | None]:
-    """`[mean, half-width of the 90 % interval]` for JSON; None for what is not defined."""
+    """`[mean, half-width of the 90 % interval]` for JSON; None if undefined."""
     return json_numbers(metrics.interval(values))
 
 
 def planning(record: Record) -> tuple[float | None, int | None]:
-    """Milliseconds that a planned step of one seed took, compiling apart, and predicted transitions for it.
+    """Milliseconds per planned step of one seed, without compilation, and predicted transitions per step.
 
-    Of the fastest episode: in others the machine had more else to do. None for methods that do not plan.
+    The time is that of the fastest episode, which other work on the machine disturbed least. None for methods that do
+    not plan.
     """
     config = record.config
     if record.kind is None or not record.kind.plans:
@@ -85,9 +86,9 @@ def planning(record: Record) -> tuple[float | None, int | None]:
 
 
 def compare(records: list[Record]) -> list[dict[str, Any]]:
-    """Welch's test between all pairs of rows on one environment, with Holm's correction for their number.
+    """Welch's test between all pairs of rows on one environment, with Holm's correction for the number of pairs.
 
-    Over seeds, and over the episodes of all seeds pooled. p is None where a row has a single seed.
+    Over seeds, and over the pooled episodes of all seeds. p is None if a row has a single seed.
     """
     mine, all_of = {r.key: per_seed(r) for r in records}, {r.key: pooled(r) for r in records}
     pairs = list(combinations(mine, 2))
@@ -112,7 +113,7 @@ def summarise_run(home: Path) -> dict[str, Any]:
 
 
 def summarise_record(record: Record) -> dict[str, Any]:
-    """The same of a run that has been read."""
+    """`summarise_run` for a record."""
     found = per_seed(record)
     counted = range(record.done // 2, record.done)
     random = 0 if record.method == "random" else num_random(record.episodes)
@@ -131,7 +132,7 @@ def summarise_record(record: Record) -> dict[str, Any]:
 
 
 def summarise_evaluation(found: Any) -> dict[str, Any]:
-    """The frozen agent's mean reward and unsafe share: `[mean, half-width of the 90 % interval over seeds]`."""
+    """Measures of an evaluation: `[mean, half-width of the 90 % interval over seeds]`."""
     reward, unsafe = found.mean_reward, found.unsafe_pct  # [S, E]
     return {
         "seeds": reward.shape[0],
@@ -152,7 +153,7 @@ def summarise_evaluation(found: Any) -> dict[str, Any]:
 
 
 def write_figures(records: list[Record]) -> list[Path]:
-    """The learning curves of the first run, beside those of the others, in its folder; returns the PNG."""
+    """Draw the learning curves of all these runs in the folder of the first run; returns the PNG."""
     folder = records[0].home / "figures"
     with writing(folder):
         folder.mkdir(exist_ok=True)

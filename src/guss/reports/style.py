@@ -1,4 +1,4 @@
-"""How figures look: a colour and a line per row (distinct without colour too), PNG and SVG of each."""
+"""Style of figures: a colour and a line style per row (distinct also without colour), PNG and SVG files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from guss.files import writing
 from guss.reports.escapes import LONGEST, one_line, plot_text
 from guss.runs.store import short_name
 
-# Okabe and Ito's palette, readable by the colour-blind.
+# Okabe and Ito's palette, safe for colour-blind readers.
 _STYLES: dict[str, tuple[str, str, str]] = {
     "guss": ("GuSS", "#0072B2", "-"),
     "s-rs": ("S-RS", "#009E73", "--"),
@@ -55,15 +55,15 @@ COLOURS = {
     "past": "#1d1d1f", "later": "#b9b9b9", "safe": "#7fb0d3", "unsafe": "#d6604d", "chosen": "#08306b",
     "zone": "#f6c9c4", "dot": "#b2182b",
 }  # fmt: skip
-"""Of animations, in figures and on the page: trajectories, unsafe zones, unsafe steps."""
+"""Colours of animations, in figures and on the page: trajectories, unsafe zones, unsafe steps."""
 _OTHERS = ("#882255", "#117733", "#332288", "#AA4499")
 _LINES = ("-", "--", "-.", ":")
 LOOK: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "guss"}
-"""Settings of matplotlib for all figures."""
+"""matplotlib settings of all figures."""
 
 
 def style_of(method: str) -> dict[str, Any]:
-    """Line style of a method in figures, the same wherever it is shown; unknown ones get theirs by their name."""
+    """Line style of a method, the same in all figures; that of a custom method follows from its name."""
     number = zlib.crc32(method.encode(errors="surrogatepass"))
     other = (method, _OTHERS[number % len(_OTHERS)], _LINES[number // len(_OTHERS) % len(_LINES)])
     _, colour, line = _STYLES.get(method, other)
@@ -71,12 +71,12 @@ def style_of(method: str) -> dict[str, Any]:
 
 
 def distinct_styles(methods: Sequence[str], labels: Sequence[str]) -> list[dict[str, Any]]:
-    """The styles of rows that are shown together, each with its label; no two look the same.
+    """The styles of rows shown together, each with its label; no two look the same.
 
-    The first row of a method has the method's style, further ones its colour with another line where one is free.
+    The first row of a method has the method's style; further rows have its colour with an unused line style, if any.
     """
     first = {method: style_of(method) for method in methods}
-    looks = [style for method, style in first.items() if method in _STYLES]  # they keep theirs
+    looks = [style for method, style in first.items() if method in _STYLES]  # bundled methods keep their style
     looks += [style for method, style in first.items() if method not in _STYLES]
     taken = set[tuple[str, str]]()
     for style in looks:
@@ -89,7 +89,7 @@ def distinct_styles(methods: Sequence[str], labels: Sequence[str]) -> list[dict[
 
 
 def _free_look(style: dict[str, Any], taken: set[tuple[str, str]]) -> dict[str, str]:
-    """This style's colour and line, or the nearest that nothing else has; with more rows than looks, they repeat."""
+    """This style's colour and line, or the nearest unused pair; if all pairs are used, they repeat."""
     colours = dict.fromkeys([style["color"], *_OTHERS, *(colour for _, colour, _ in _STYLES.values())])
     lines = dict.fromkeys([style["linestyle"], *_LINES])
     look = next((look for look in product(colours, lines) if look not in taken), (style["color"], style["linestyle"]))
@@ -98,29 +98,29 @@ def _free_look(style: dict[str, Any], taken: set[tuple[str, str]]) -> dict[str, 
 
 
 def label_of(method: str) -> str:
-    """A method's name as the paper writes it."""
+    """A method's name, spelled as in the paper."""
     return _STYLES[method][0] if method in _STYLES else one_line(method, LONGEST) or "(no name)"
 
 
 def label_of_env(env: str) -> str:
-    """An environment's name as the paper writes it; another's file and function."""
+    """An environment's name, spelled as in the paper; of a custom environment file and function."""
     return _ENVS.get(env) or one_line(short_name(env), LONGEST) or "(no name)"
 
 
 def new_figure(columns: int, rows: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
-    """A figure with a grid of axes in our look."""
+    """A figure with a grid of axes in the common style."""
     plt.rcParams.update(LOOK)
     return plt.subplots(rows, columns, figsize=(width, height), layout="constrained", **options)
 
 
 def new_canvas(width: float, height: float, dpi: int) -> Any:
-    """A figure in our look without axes yet, as large as it will be on a screen."""
+    """A figure in the common style without axes, in its final size."""
     plt.rcParams.update(LOOK)
     return plt.figure(figsize=(width, height), dpi=dpi, layout="constrained")
 
 
 def folded(label: str, width: int) -> str:
-    """A label in a figure, in up to four lines of so many characters."""
+    """A label in a figure, in up to four lines of `width` characters."""
     lines = textwrap.wrap(one_line(label), width, max_lines=4, placeholder=" …") or [""]
     return "\n".join(plot_text(line) for line in lines)
 
@@ -134,7 +134,7 @@ def save_figure(figure: Any, path: Path) -> dict[Path, bytes]:
     files = {}
     with writing(path.parent):
         for ending, options in formats.items():
-            file = path.with_name(f"{path.name}.{ending}")  # a dot in the name is no suffix
+            file = path.with_name(f"{path.name}.{ending}")  # the name may contain dots
             figure.savefig(file, **options)
             files[file] = file.read_bytes()
     plt.close(figure)
@@ -142,23 +142,23 @@ def save_figure(figure: Any, path: Path) -> dict[Path, bytes]:
 
 
 def add_lines(axes: Any, lines: Sequence[Any], colour: str) -> Any:
-    """Trajectories of plans, each [N, 2], in one of COLOURS; limits stay as they are."""
+    """Draw trajectories of plans, each [N, 2], in one of COLOURS; axis limits do not change."""
     return axes.add_collection(LineCollection(lines, colors=COLOURS[colour], lw=0.7, alpha=0.6), autolim=False)
 
 
 def add_rectangle(axes: Any, zone: Sequence[float], **look: Any) -> None:
-    """A filled rectangle (x from, x to, y from, y to) without an edge, by default as unsafe zones are drawn."""
+    """Fill a rectangle (x from, x to, y from, y to), by default in the style of unsafe zones."""
     x0, x1, y0, y1 = zone
     axes.add_patch(Rectangle((x0, y0), x1 - x0, y1 - y0, **{"facecolor": COLOURS["zone"], "lw": 0, **look}))
 
 
 def line_handles(names: Sequence[tuple[str, str]]) -> list[Any]:
-    """The entries of a legend, from names in COLOURS and labels."""
+    """Legend entries from pairs of a name in COLOURS and a label."""
     return [Line2D([], [], color=COLOURS[name], lw=5 if name == "zone" else 2, label=label) for name, label in names]
 
 
 def legend_below(figure: Any, axes: Any, most: int, **options: Any) -> None:
-    """A legend of some axes' lines below a figure: in at most so many columns, fewer for long labels, equally full."""
+    """A legend below a figure with the lines of `axes`, in at most `most` columns; long labels reduce their number."""
     handles, labels = axes.get_legend_handles_labels()
     longest = max(len(line) for label in labels for line in label.split("\n"))
     most = most if longest <= 20 else max(1, min(most, 110 // (longest + 8)))

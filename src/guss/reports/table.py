@@ -1,7 +1,4 @@
-"""Table 1: ours and the paper's side by side, as Markdown, JSON and LaTeX.
-
-A row holds what is known of a run; all forms are made of rows.
-"""
+"""Table 1 with our and the paper's values, as Markdown, JSON and LaTeX. All three are built from `Row`s."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from guss.reports.run_summary import MEASURES, by_cost, interval_pair, json_numb
 from guss.runs import metrics
 from guss.runs.description import MethodKind
 
-SECTIONS = ("safe, with a model", "reward alone, with a model", "without a model", "for comparison")
-"""The paper's blocks of rows, and one for what it does not have."""
+SECTIONS = ("safe, model-based", "unconstrained, model-based", "model-free", "for comparison")
+"""The paper's blocks of rows, and one for all other methods."""
 HIGHER_IS_BETTER = {"mar"}
 HEADS = {
     "mar": ("MAR ↑", r"MAR $\uparrow$"),
@@ -33,19 +30,19 @@ HEADS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row(Record):
-    """A run in a table: its measures, how sure they are, and what they cost."""
+    """A run in a table: its measures with their uncertainty, and its planning time."""
 
     section: str
     safe: bool
     measures: dict[str, dict[str, Any]]
     """By name: mean, half (90 %, over seeds), pooled (over episodes of all seeds), iqm, iqm_low, iqm_high, paper, best;
-    for MRCP how many seeds reached the threshold."""
+    for MRCP also reached, the number of seeds that reached the threshold."""
     rank: int | None = None
     """Pareto rank by MAR and p(unsafe)."""
     plan_ms: float | None
     evaluations: int | None
     by_cost: dict[str, list[float | None]]
-    """Unsafe steps by constraint [%], where there are several: [mean, half-width]."""
+    """Unsafe steps by constraint [%] as [mean, half-width]; empty with a single constraint."""
 
     @property
     def share_reached(self) -> float:
@@ -58,7 +55,7 @@ class Row(Record):
 
 
 def section_of(kind: MethodKind | None) -> tuple[str, bool]:
-    """In which block of the table a method stands, and whether it is a safe one; None: nothing is known of it."""
+    """The section of a method in tables, and whether it is a safe method; `kind` None: unknown."""
     if kind is None or not (kind.plans or kind.policy):
         return SECTIONS[3], False
     if kind.policy and not kind.model_based:
@@ -67,7 +64,7 @@ def section_of(kind: MethodKind | None) -> tuple[str, bool]:
 
 
 def rows_of(records: list[Record]) -> list[Row]:
-    """The rows of one environment, by sections; ranks, and the best safe method of each measure, among them."""
+    """The rows of one environment, sorted by section, with Pareto ranks and the best safe method of each measure."""
     rows = [_row(record) for record in records]
     reward, unsafe = ([row.measures[name]["mean"] for row in rows] for name in ("mar", "unsafe_pct"))
     ranks = metrics.pareto_ranks(reward, unsafe).tolist()
@@ -75,7 +72,7 @@ def rows_of(records: list[Record]) -> list[Row]:
     for name in MEASURES:
         sign = -1.0 if name in HIGHER_IS_BETTER else 1.0
         safe = [row for row in rows if row.safe and row.measures[name]["mean"] is not None]
-        if name == "mrcp_ksteps":  # of those that got there with the largest share of their seeds
+        if name == "mrcp_ksteps":  # only methods with the largest share of seeds that reach the threshold
             most = max((row.share_reached for row in safe), default=0.0)
             safe = [row for row in safe if row.share_reached == most]
         lowest = min((sign * row.measures[name]["mean"] for row in safe), default=None)
@@ -112,9 +109,9 @@ def _row(record: Record) -> Row:
 
 
 def to_json(tables: dict[str, list[Row]]) -> dict[str, Any]:
-    """`<env>.<method>.<measure> = [mean, half-width]`, in snake_case, and beside them what else is known of the row.
+    """`<env>.<method>.<measure> = [mean, half-width]`, in snake_case, with further fields of the row.
 
-    Of a method with several settings each has its key: `guss_horizon_10`.
+    If a method has several settings, each has its own key: `guss_horizon_10`.
     """
     return {
         env: dict(zip(json_keys(row.key for row in rows), map(plain_row, rows), strict=True))
@@ -123,7 +120,7 @@ def to_json(tables: dict[str, list[Row]]) -> dict[str, Any]:
 
 
 def plain_row(row: Row) -> dict[str, Any]:
-    """A row as table.json has it."""
+    """A row of table.json."""
     m = row.measures
     return {name: row.pair(name) for name in MEASURES} | {
         "label": row.label,
@@ -147,34 +144,34 @@ def plain_row(row: Row) -> dict[str, Any]:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number as text, with a true minus; a dash for none."""
+    """A number as text, with a minus sign (U+2212); a dash for None."""
     return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
 def pair_text(mean: float | None, half: float | None, digits: int = 3) -> str:
-    """`mean ± half-width`; a dash where there is no mean, the mean alone where there is one value."""
+    """`mean ± half-width`; only the mean without a half-width, a dash without a mean."""
     if mean is None:
         return "–"
     return number(mean, digits) if half is None else f"{number(mean, digits)} ± {number(half, digits)}"
 
 
 def bold(text: str, best: bool) -> str:
-    """In bold, if it is the best of its column."""
+    """The text, in bold if it is the best of its column."""
     return f"**{text}**" if best else text
 
 
 def _paper_text(paper: list[float] | None) -> str:
-    """The paper's figure as it is printed there, in brackets."""
+    """The paper's value in brackets, with the paper's digits."""
     return "[–]" if paper is None else f"[{paper[0]:g} ± {paper[1]:g}]".replace("-", "−")
 
 
 def in_paper(rows: list[Row]) -> bool:
-    """Whether the paper has figures of these rows' environment."""
+    """Whether the paper has values for the environment of these rows."""
     return bool(paper_methods(rows[0].env))
 
 
 def in_table(rows: Iterable[Row], cells: Callable[[Row], list[str]], heads: list[str]) -> list[str]:
-    """Lines of a Markdown table, a line between sections as the paper has it; `cells` follow a row's label."""
+    """Lines of a Markdown table with section headings; `cells` returns the cells after a row's label."""
     lines = markdown_table(heads, [], rule="---:")
     for section, mine in groupby(rows, key=lambda row: row.section):
         lines.append(f"| *{section}* |" + " |" * (len(heads) - 1))
@@ -183,7 +180,7 @@ def in_table(rows: Iterable[Row], cells: Callable[[Row], list[str]], heads: list
 
 
 def overview(tables: dict[str, list[Row]]) -> list[str]:
-    """All environments at a glance: reward and unsafe steps of every method that the paper has, [the paper's]."""
+    """Reward and unsafe steps of every method of the paper on all environments, [the paper's]."""
     found = {(env, row.key): row for env, rows in tables.items() for row in rows}
     shown = {row.key: row for method in [*paper_methods(), "random"] for row in found.values() if row.method == method}
     names = [markdown(rows[0].env_label) for rows in tables.values()]
@@ -201,7 +198,7 @@ def overview(tables: dict[str, list[Row]]) -> list[str]:
 
 
 def main_table(rows: list[Row]) -> list[str]:
-    """The paper's layout: ours ± 90 % interval over seeds, [the paper's]; the best safe method of a measure in bold."""
+    """The paper's layout: mean ± 90 % interval over seeds, [the paper's]; bold: the best safe method of a measure."""
     beside = in_paper(rows)
 
     def cells(row: Row) -> list[str]:
@@ -222,7 +219,7 @@ def main_table(rows: list[Row]) -> list[str]:
 
 
 def cost_table(rows: list[Row]) -> list[str]:
-    """Unsafe steps by constraint; empty where there is one constraint."""
+    """Unsafe steps by constraint; empty with a single constraint."""
     names = list(dict.fromkeys(name for row in rows for name in row.by_cost))
     if not names:
         return []
@@ -234,7 +231,7 @@ def cost_table(rows: list[Row]) -> list[str]:
 
 
 def sure_table(rows: list[Row]) -> list[str]:
-    """How sure: interquartile means with bootstrap intervals, and intervals over pooled episodes."""
+    """Interquartile means with bootstrap intervals, and intervals over pooled episodes."""
 
     def cells(row: Row) -> list[str]:
         texts = []
@@ -249,9 +246,9 @@ def sure_table(rows: list[Row]) -> list[str]:
 
 
 def against_table(rows: list[Row], tests: list[dict[str, Any]], against: str) -> list[str]:
-    """Welch's p-values of one row, by its key, against the others: over seeds, corrected by Holm, and pooled."""
+    """Welch's p-values of one row, given by key, against all others: over seeds, Holm-corrected, and pooled."""
     name = markdown(next(row.label for row in rows if row.key == against))
-    heads = [h for m in ("MAR", "p(unsafe)") for h in (f"{m}: {name} less it", "p", "p (Holm)", "p (pooled)")]
+    heads = [h for m in ("MAR", "p(unsafe)") for h in (f"{m}: {name} − method", "p", "p (Holm)", "p (pooled)")]
     by_pair = {(t["measure"], t["a"], t["b"]): t for t in tests}
 
     def cells(row: Row) -> list[str]:
@@ -274,9 +271,9 @@ def p_text(p: float | None) -> str:
 
 
 def to_latex(tables: dict[str, list[Row]]) -> str:
-    """The paper's table with booktabs: ours, and the paper's in the line's grey half."""
+    """The paper's table with booktabs: our values, and the paper's in grey."""
     lines = [
-        r"% needs \usepackage{booktabs,amsmath,xcolor}; ours, then the paper's figures in grey",
+        r"% needs \usepackage{booktabs,amsmath,xcolor}; our values, then the paper's in grey",
         r"\begin{tabular}{l" + "rr" * len(MEASURES) + "}",
         r"\toprule",
         "Method & " + " & ".join(rf"\multicolumn{{2}}{{c}}{{{HEADS[name][1]}}}" for name in MEASURES) + r" \\",
@@ -307,7 +304,7 @@ def _latex_cells(m: dict[str, Any], beside: bool) -> tuple[str, str]:
 
 
 def verdict_of(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
-    """In words: which safe method earns most, which is safest, and how sure that is."""
+    """Sentences on which safe method has the highest reward and the fewest unsafe steps, with significance."""
     safe = [row for row in rows if row.safe]
     if not safe:
         return ["There is no safe method among these runs."]
@@ -327,7 +324,7 @@ def verdict_of(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
         elif others and not unsure:
             text += "; all others differ from it (Welch, Holm-corrected, p < 0.05)"
         if unsure:
-            text += f"; of {_listed(unsure)} there is one seed only, too few to tell"
+            text += f"; {_listed(unsure)}: only one seed, too few for a test"
         texts.append(text + ".")
     return texts
 

@@ -1,4 +1,4 @@
-"""Fig. 2 and appendix B from the stored records of the toy experiment."""
+"""Fig. 2 and the figure of appendix B, from the stored records of the toy experiment."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ GREY = "#c9c9c9"
 
 
 def layout_of(data: dict[str, Any]) -> ToyLayout:
-    """The layout stored with an experiment."""
+    """The layout that the experiment stored."""
     return build(ToyLayout, data["config"]["layout"], "the stored layout")
 
 
 def at_goal(layout: ToyLayout, record: dict[str, np.ndarray]) -> np.ndarray:
-    """Whether each position of every seed counts as the goal, [T + 1, S]."""
+    """Whether each position of every seed is within the goal's radius, [T + 1, S]."""
     distance = np.linalg.norm(record["position"] - np.asarray(layout.goal), axis=-1)
     return distance <= layout.goal_radius
 
 
 def summarise(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -> dict[str, Any]:
-    """The numbers: per method, and the p-values of GuSS against each other method (rank-sum on per-seed means)."""
+    """Measures per method, and p-values of GuSS against each other method (rank-sum test of per-seed means)."""
     layout = layout_of(data)
     methods = {}
     for name, record in records.items():
@@ -93,7 +93,7 @@ def write_toy_report(home: Path) -> tuple[dict[str, Any], list[Path]]:
 
 
 def draw_layout(axes: Any, layout: ToyLayout) -> None:
-    """The world: unsafe areas, start and goal."""
+    """Draw unsafe areas, start and goal."""
     for area in layout.unsafe:
         add_rectangle(axes, area, facecolor=GREY, edgecolor="#999999", hatch="//")
     x, y = layout.goal
@@ -104,15 +104,16 @@ def draw_layout(axes: Any, layout: ToyLayout) -> None:
 
 
 def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarray]]) -> Any:
-    """Fig. 2: (a) the world, (b) safe plans, (c) coverage, (d) reward and cost per step."""
+    """Fig. 2: (a) world, (b) safe plans, (c) coverage, (d) reward and cost per step."""
     layout = layout_of(data)
     count = len(data["config"]["seeds"])
     figure, axes = new_figure(3, 2, 11.0, 6.4)
     world, safe, coverage, reward, cost, legend = axes.ravel()
 
     draw_layout(world, layout)
-    world.annotate("start", layout.start, (4, -11), textcoords="offset points", fontsize=8)
-    world.annotate("goal", layout.goal, (9, -3), textcoords="offset points", fontsize=8)
+    world.annotate("start", layout.start, (0, 6), textcoords="offset points", ha="center", fontsize=8)
+    x, y = layout.goal
+    world.annotate("goal", (x, y - layout.goal_radius), (0, -9), textcoords="offset points", ha="center", fontsize=8)
     for x0, x1, y0, y1 in layout.unsafe[:1]:
         middle = ((x0 + x1) / 2, (y0 + y1) / 2)
         world.text(*middle, "unsafe", ha="center", va="center", fontsize=9, backgroundcolor=GREY)
@@ -122,7 +123,7 @@ def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarr
         (safe, "safe_plan_share", 100.0, "(b) Share of safe plans", "safe plans [%]"),
         (coverage, "coverage", 100.0, "(c) Safe space explored so far", "safe cells visited by safe plans [%]"),
         (reward, "reward", 1.0, "(d) Reward per step", "reward"),
-        (cost, "cost", 1.0, "(d) Cost per step", "share of seeds in an unsafe area"),
+        (cost, "cost", 100.0, "(d) Unsafe steps", "seeds in an unsafe area [%]"),
     )
     for panel, measure, factor, title, unit in panels:
         for name, record in records.items():
@@ -142,10 +143,10 @@ def draw_exploration(data: dict[str, Any], records: dict[str, dict[str, np.ndarr
     handles, labels = safe.get_legend_handles_labels()
     legend.axis("off")
     seeds = f"{count} seed{'s' * (count != 1)}"
-    legend.legend(handles, labels, loc="center", frameon=False, ncols=2, handlelength=3, fontsize=10)
     settings = data["config"]
     plans = f"{plot_text(settings['budget'])} plans of {plot_text(settings['horizon'])} steps"
-    legend.set_title(f"Mean over {seeds}, ± one standard deviation\n{plans}, perfect model", fontsize=9)
+    title = f"Mean over {seeds}, ± one standard deviation\n{plans}, perfect model\n"
+    legend.legend(handles, labels, loc="center", frameon=False, ncols=2, handlelength=3, fontsize=10, title=title)
     return figure
 
 
@@ -165,10 +166,13 @@ def draw_trajectories(data: dict[str, Any], records: dict[str, dict[str, np.ndar
             panel.plot(paths[:, seed, 0], paths[:, seed, 1], color=style["color"], lw=1.0, alpha=0.7)
         unsafe = paths[1:][record["cost"] > 0]
         panel.plot(unsafe[:, 0], unsafe[:, 1], ".", color="#b2182b", markersize=2.5)
-        reached, unsafe_steps = at_goal(layout, record).any(axis=0).sum(), record["cost"].sum(axis=0).mean()
-        title = f"{style['label']}: goal {reached}/{paths.shape[1]}, {unsafe_steps:.1f} unsafe steps"
+        reached, mean_unsafe = at_goal(layout, record).any(axis=0).sum(), record["cost"].sum(axis=0).mean()
+        title = f"{style['label']}: {reached} of {paths.shape[1]} reach the goal\n{mean_unsafe:.1f} unsafe steps (mean)"
         panel.set_title(title, fontsize=9)
-    for panel in axes.ravel()[: len(records)]:
+    for i, panel in enumerate(axes.ravel()[: len(records)]):
         panel.label_outer()
-    figure.suptitle("Paths in the toy world, one line per seed; red: steps in an unsafe area", fontsize=10)
+        if i + columns >= len(records):  # nothing below it
+            panel.tick_params(labelbottom=True)
+            panel.set_xlabel("x")
+    figure.suptitle("Paths in the toy world, one line per seed; hatched: unsafe; red: unsafe steps; green: goal")
     return figure

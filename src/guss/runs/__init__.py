@@ -1,1 +1,1 @@
-"""Runs: what is kept of an experiment, and how it came about."""
+"""Runs: training, stored records, evaluation and replays."""

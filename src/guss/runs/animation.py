@@ -1,6 +1,6 @@
-"""An animation as packed data, which the report page draws; `runs/animator.py` makes it of a stored episode.
+"""An animation as packed data for the report page; `runs/animator.py` creates it from a stored episode.
 
-pack_animation(…)      as plain data for JSON: numbers rounded to what can be drawn, plans and steps thinned
+pack_animation(…)      plain data for JSON: numbers rounded to drawing precision, plans and steps thinned
 read_animation(home)   RUN/animation.json.gz; None if there is none
 """
 
@@ -24,23 +24,23 @@ FIELDS = (
     *("world", "axes", "behaviour", "course", "path", "frames"),
 )
 MOST_FRAMES = 60
-MOST_PLANS, MOST_POINTS = {"time": 40, "place": 24}, {"time": 13, "place": 7}  # a place is two numbers
+MOST_PLANS, MOST_POINTS = {"time": 40, "place": 24}, {"time": 13, "place": 7}  # a point in the plane is two numbers
 FINENESS, PLAN_FINENESS = 1000, 500
 PAST = 20
-"""Steps of the past that are drawn beside a plan's horizon."""
-OnStep = Callable[[int, int], Any] | None  # steps done, and how many there are
+"""Past steps drawn in the panel of the plans."""
+OnStep = Callable[[int, int], Any] | None  # steps done, number of steps
 
 
 # ---------------------------------------------------------------------------------------------------------- packing
 
 
 def evenly(count: int, most: int) -> np.ndarray:
-    """At most so many of 0 … count − 1, the first and the last among them."""
+    """At most `most` evenly spaced indices of 0 … count − 1, including the first and the last."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
 def thin_plans(safe: np.ndarray, unsafe: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """At most about so many plans, safe and unsafe ones in their true proportion, evenly over those evaluated."""
+    """About `most` plans or fewer, evenly spaced, with safe and unsafe plans in their true proportion."""
     share = min(1.0, most / max(len(safe) + len(unsafe), 1))
     picked = []
     for lines in (safe, unsafe):
@@ -50,7 +50,7 @@ def thin_plans(safe: np.ndarray, unsafe: np.ndarray, most: int) -> tuple[np.ndar
 
 
 def rounded(values: Any, span: float, fineness: int = FINENESS) -> Any:
-    """As plain numbers, to 1, 2 or 5 of a decimal place: the coarsest of which the span has `fineness` steps."""
+    """Values rounded to the coarsest multiple of 1, 2 or 5 × 10ⁿ of which the span has `fineness` steps."""
     values = np.asarray(values, float)
     if span <= 0:
         return values.tolist()
@@ -81,7 +81,7 @@ def pack_animation(animator: Animator, frames: Iterable[Frame]) -> dict[str, Any
         "mean_reward": round(float(animator.rewards.mean()), 4),
         "return": round(float(animator.rewards.sum()), 4),
         "unsafe_steps": len(unsafe),
-        "verdict": replay.verdict(),  # after the last frame
+        "verdict": replay.verdict(),  # valid after the last frame
         "world": animator.world,
         "axes": {
             "kind": kind,
@@ -146,7 +146,7 @@ def _packed_frame(animator: Animator, frame: Frame, points: np.ndarray, most_pla
 
 
 def _rounded(animator: Animator, values: np.ndarray, fineness: int = FINENESS) -> Any:
-    """Numbers or places, rounded by the range in which they are drawn."""
+    """Numbers or points, rounded relative to their axis limits."""
     spans = [high - low for low, high in animator.view.limits]
     if not animator.place:
         return rounded(values, spans[0], fineness)

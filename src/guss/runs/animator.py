@@ -1,12 +1,13 @@
-"""Animations of stored episodes: what figures, packed files and the report page draw.
+"""Contents of the animation of a stored episode, for figures, packed files and the report page.
 
-Animator(replay)        the animation in full: what is the same in all frames, and the frames
-make_animation(home)    the same as packed data
-write_animation(home)   packed data to RUN/animation.json.gz
+Animator(replay)        the animation: properties of the whole episode, and its frames
+make_animation(home)    the animation as packed data
+write_animation(home)   packed data written to RUN/animation.json.gz
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,13 +22,13 @@ from guss.runs.tracks import TrackPlans, Tracks
 from guss.runs.views import BehaviourMap
 
 Lines = np.ndarray
-"""Trajectories by what they are drawn by: numbers [N, H + 1], or places [N, H + 1, 2]."""
+"""Trajectories as drawn: numbers over time [N, H + 1], or points in the plane [N, H + 1, 2]."""
 
 
 def make_animation(
     home: Path, episode: int | None = None, seed: int | None = None, on_step: OnStep = None
 ) -> dict[str, Any]:
-    """An episode of a run as packed data, by default the last whose steps are stored, of the first seed."""
+    """An episode of a run as packed data; by default the last episode with a trace, of the first seed."""
     replay = Replay(home, episode, seed)
     count = len(replay)
     animator = Animator(replay)
@@ -36,14 +37,14 @@ def make_animation(
 
 
 def write_animation(home: Path) -> dict[str, Any]:
-    """Recompute the last episode and keep its animation in the run's folder."""
+    """Recompute the plans of the last episode and write its animation to the run folder."""
     animation = make_animation(home)
     write_packed(home / NAME, animation)
     return animation
 
 
 class Frame(NamedTuple):
-    """One step; the plans are empty where nothing was planned."""
+    """One step; the plans are empty if the action was not planned."""
 
     step: int
     shapes: Sequence[Sequence[Any]]
@@ -54,16 +55,21 @@ class Frame(NamedTuple):
     safe: Lines = np.zeros((0, 1))
     unsafe: Lines = np.zeros((0, 1))
     chosen: np.ndarray = np.zeros(0)
-    """Empty if its prediction is not finite, too."""
+    """Also empty if its prediction is not finite."""
     cells: np.ndarray = np.zeros((0, 3))
-    """Behaviour cells with safe plans, [K, 3]: i, j, and the best reward in it, 0 the lowest of them, 1 the highest."""
+    """Behaviour cells with safe plans, [K, 3]: i, j, and the cell's best reward, scaled from 0 (lowest) to 1."""
     risky: np.ndarray = np.zeros((0, 2), int)
-    """Those with unsafe plans only, [K, 2]."""
+    """Behaviour cells with unsafe plans only, [K, 2]."""
     ring: np.ndarray | None = None
     """The behaviour of the chosen plan."""
     text: str = ""
-    """The plans in words."""
+    """A summary of the plans."""
     tracks: tuple[TrackPlans, ...] = ()
+
+
+def _short_label(label: str) -> str:
+    """The first word and the unit of an axis label: "angle [°]" of "angle from upright [°]"."""
+    return re.sub(r"^(\S+)\s.*?(\s\[[^][]*\])?$", r"\1\2", label)
 
 
 class Animator:
@@ -74,32 +80,32 @@ class Animator:
         mine = replay.traces[replay.row]
         assert mine.reward is not None
         self.place = len(self.view.labels) == 2
-        """Whether trajectories are drawn by their places; otherwise by a number over time."""
+        """Whether trajectories are drawn in the plane; otherwise as a number over time."""
         self.phase = "random" if replay.random else "plan" if replay.replans else "policy"
         self.rewards = np.asarray(mine.reward, float)
         self.unsafe = np.asarray(unsafe_steps(replay.task, mine.cost), bool)
         """Whether each step was unsafe, [T]."""
         self.horizon = replay.config.horizon if replay.replans else 1
-        """Steps of a plan; 1 if nothing is planned."""
+        """Steps of a plan; 1 if the episode was not planned."""
         self.behaviour = BehaviourMap(replay.grid, self.view) if replay.replans else None
-        """None: nothing was planned."""
+        """None: the episode was not planned."""
         self.world = None if self.view.sketch is None else self.view.world
-        """The system's shapes lie in the square [low, high]²; None: there are none."""
+        """The system's shapes lie in the square [low, high]²; None: the system is not drawn."""
         self.path = np.asarray(self.view.shown(mine.obs), float).copy()
-        """The state before each step, [T], or [T, 2] of places; NaN after a jump."""
+        """The state before each step, [T], or [T, 2] in the plane; NaN after a jump."""
         self.path[np.flatnonzero(~np.asarray(mine.learnable[:-1], bool)) + 1] = np.nan
         self.course = self.rewards if self.place else np.asarray(self.view.shown(mine.next_obs), float)
-        """The episode as one curve, [T]: the number after each step, or of places the reward."""
-        self.course_label = "reward" if self.place else self.view.labels[0].partition(" ")[0]
+        """The episode as one curve, [T]: the number after each step; in the plane the reward."""
+        self.course_label = "reward" if self.place else _short_label(self.view.labels[0])
         self.tracks = None if dims is None else Tracks(replay, dims)
 
     @property
     def wraps(self) -> float | None:
-        """Neighbouring numbers further apart than this are not joined: an angle wraps around at its limits."""
+        """Successive numbers further apart than this are not joined, because angles wrap around at their limits."""
         return None if self.place else 0.5 * (self.view.limits[0][1] - self.view.limits[0][0])
 
     def course_limits(self, course: Any) -> tuple[float, float]:
-        """From where to where a course is drawn: the limits of the number; of rewards, their range with a margin."""
+        """The axis limits of the curve: the limits of the number; for rewards, their range with a margin."""
         if not self.place:
             return self.view.limits[0]
         low, high = float(np.min(course)), float(np.max(course))
@@ -118,15 +124,15 @@ class Animator:
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        """The lines of the plans' panel: the name of a colour, and what is drawn in it."""
-        names = [("past", "so far")]
+        """The legend of the plans' panel: pairs of a colour name and a label."""
+        names = [("past", "past")]
         if self.phase == "plan":
             names += [("safe", "safe plans"), ("unsafe", "unsafe plans"), ("chosen", "chosen plan")]
         zones = self.view.unsafe if self.tracks is None else [each.bounds for each in self.tracks.tracks if each.bounds]
         return names + ([("zone", "unsafe zone")] if len(zones) else [])
 
     def frames(self, wanted: Collection[int], on_step: Callable[[int], Any] | None = None) -> Iterator[Frame]:
-        """Those of these steps; the steps between them are planned too, since plans build on earlier ones."""
+        """The frames of these steps; steps between them are planned too, because plans depend on earlier plans."""
         for step in self.replay.steps():
             if step.step in wanted:
                 yield self._frame(step)
@@ -148,7 +154,7 @@ class Animator:
         return frame if step.snapshot is None else self._planned(frame, step.obs, step.snapshot)
 
     def _planned(self, frame: Frame, obs: np.ndarray, snapshot: PlanSnapshot) -> Frame:
-        """The same with the plans of this step."""
+        """The frame with the plans of this step."""
         assert self.behaviour is not None
         candidates = snapshot.candidates
         lines = self._lines(obs, candidates.paths)
@@ -171,6 +177,6 @@ class Animator:
         )
 
     def _lines(self, obs: np.ndarray, paths: np.ndarray) -> Lines:
-        """Trajectories [N, H, D] from this state on, as they are drawn."""
+        """Trajectories [N, H, D] starting in this state, as drawn."""
         start = np.broadcast_to(obs, (len(paths), 1, len(obs)))
         return np.asarray(self.view.shown(np.concatenate([start, paths], axis=1)), float)

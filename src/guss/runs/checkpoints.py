@@ -1,4 +1,4 @@
-"""Checkpoints of a run: everything that is needed to resume it, and the models that it ends with."""
+"""Checkpoints of a run: the state needed to resume it, and the final models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from guss.errors import GussError
 from guss.runs.rows import read_episodes
 
 FINAL = "final.ckpt"
-"""The models fitted to all episodes of a finished run; everything else of its state is in the last checkpoint."""
+"""The models fitted to all episodes of a finished run; the rest of its state is in the last checkpoint."""
 RUN_META: dict[str, Any] = {
     "system": dict[str, Any],
     "done": int,
@@ -23,7 +23,7 @@ RUN_META: dict[str, Any] = {
     "report": Any,
     "diverged": tuple[int, ...],
 }
-"""Types of what a checkpoint keeps beside the state."""
+"""Types of a checkpoint's metadata."""
 
 
 def checkpoints(home: Path) -> list[Path]:
@@ -33,30 +33,30 @@ def checkpoints(home: Path) -> list[Path]:
 
 
 def _load(path: Path, kind: str = "run") -> Stored:
-    """A checkpoint of a run, its `meta` checked."""
+    """Load a checkpoint of a run and check its `meta`."""
     required = ("done", "over", "steps", "system", "config", *(("report", "diverged") if kind == "final" else ()))
     return checkpoint.load(path, kind).checked(RUN_META, required)
 
 
 def episodes_kept(home: Path) -> int:
-    """Episodes that a run has for good: those before its last checkpoint; if none are kept, those of its records."""
+    """Number of episodes before the last checkpoint; without a folder of checkpoints, number of recorded episodes."""
     if (home / "checkpoints").is_dir():
         return max((int(path.stem.removeprefix("ep")) for path in checkpoints(home)), default=0)
     return len({row["episode"] for row in read_episodes(home)})
 
 
 def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any) -> None:
-    """Write what is needed to resume; the one before is kept, older ones are deleted."""
+    """Write a checkpoint; the previous checkpoint is kept, older checkpoints are deleted."""
     checkpoint.save(checkpoint_path(home, done), "run", meta, state)
     for old in checkpoints(home)[2:]:
         old.unlink()
 
 
 def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
-    """The last checkpoint of a run, or the one before; None if there is none yet."""
+    """The last checkpoint of a run, or the second-last with `previous`; None if there is none yet."""
     files = checkpoints(home)
     if previous and len(files) < 2:
-        raise GussError(f"{home} has no checkpoint before its last one")
+        raise GussError(f"{home} has no previous checkpoint: it has {len(files)}, and --previous needs two")
     if not files:
         return None
     try:
@@ -69,8 +69,8 @@ def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
         except GussError:
             raise error from None
         raise GussError(
-            f"{error}. The one before it, after {good.meta['done']} episodes, is good: `guss run --resume {home} "
-            f"--previous` resumes from there"
+            f"{error}. The previous checkpoint, after {good.meta['done']} episodes, is valid: `guss run --resume "
+            f"{home} --previous` resumes from it"
         ) from error
 
 
@@ -83,18 +83,18 @@ def final_models(home: Path, done: int) -> Stored | None:
 
 
 def is_final(home: Path, done: int) -> bool:
-    """The same as whether there are any; a file that cannot be read counts for none, and is made again."""
+    """Whether there are final models; an unreadable file counts as missing and is rewritten."""
     with contextlib.suppress(GussError):
         return final_models(home, done) is not None
     return False
 
 
 def checkpoint_path(home: Path, episodes: int) -> Path:
-    """Where the checkpoint after that many episodes is, if it is still there."""
+    """The path of the checkpoint after that many episodes."""
     return home / "checkpoints" / f"ep{episodes:06d}.ckpt"
 
 
 def checkpoint_after(home: Path, episodes: int) -> Stored | None:
-    """The checkpoint after that many episodes, if it is still there."""
+    """The checkpoint after that many episodes; None if it was deleted."""
     path = checkpoint_path(home, episodes)
     return _load(path) if path.exists() else None

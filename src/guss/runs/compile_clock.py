@@ -1,4 +1,4 @@
-"""How long JAX spent compiling, to separate it from the time spent running."""
+"""Measures the time that JAX spends on compilation, to separate it from execution time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 
 
 class CompileClock:
-    """Within `with CompileClock() as clock:`, `clock.seconds` adds up lowering and compiling.
+    """Within `with CompileClock() as clock:`, `clock.seconds` accumulates lowering and compilation time.
 
-    `clock.programs` counts the programs that had to be compiled or fetched from the persistent cache. What other
-    threads compile at the same time counts with `all_threads` only.
+    `clock.programs` counts the programs that were compiled or fetched from the persistent cache. Compilation in other
+    threads is included only with `all_threads`.
     """
 
     def __init__(self, *, all_threads: bool = False) -> None:

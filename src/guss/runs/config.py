@@ -1,4 +1,4 @@
-"""Everything that decides a run's outcome."""
+"""RunConfig: all settings that determine a run's outcome."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from guss.validation import check_seconds, check_seed, received
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(RunSettings):
-    """Everything that decides a run's outcome; `guss.make_config` makes one with the settings of `guss run`.
+    """All settings that determine a run's outcome; `guss.make_config` creates one with the settings of `guss run`.
 
-    `seeds`: the seeds, each once. Raises GussError if a value is not allowed or values contradict each other.
+    `seeds`: distinct seeds. Raises GussError if a value is not allowed or values contradict each other.
 
     Example:
         >>> guss.RunConfig(env="safe-pendulum", method="rs", seeds=(0, 1), episodes=20).learns
@@ -34,11 +34,11 @@ class RunConfig(RunSettings):
 
     seeds: tuple[int, ...]
     data: str | None = None
-    """Digest of the logged transitions to start from, if any."""
+    """Digest of the logged transitions to start from; None: no logged data."""
     data_rows: int = 0
     """Number of logged transitions."""
     started_in: str | None = field(default=None, compare=False)
-    """The folder in which a stored run was started: names of files and modules are relative to it. Not a setting."""
+    """The folder in which a stored run was started; file names are relative to it. Not a setting."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -46,45 +46,45 @@ class RunConfig(RunSettings):
         for i, seed in enumerate(self.seeds):
             check_seed(seed, f"settings.seeds[{i}]")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise GussError(f"a run needs seeds, each once, got {received(list(self.seeds))}")
+            raise GussError(f"a run needs distinct seeds, got {received(list(self.seeds))}")
         if self.episodes < 1:
             raise GussError(f"a run needs at least 1 episode, got {self.episodes}")
         if self.data_rows < 0:
-            raise GussError(f"data_rows is a number of transitions, 0 or more, got {self.data_rows}")
+            raise GussError(f"data_rows must be a number of transitions, 0 or more, got {self.data_rows}")
         if self.episode_length is not None and self.episode_length < 1:
-            raise GussError(f"an episode has at least 1 step, got --episode-length {self.episode_length}")
+            raise GussError(f"an episode needs at least 1 step, got --episode-length {self.episode_length}")
         check_seconds(self.step_timeout, "the step_timeout")
         if self.initial_episodes == 0 and not self.initial_steps and self.learns and self.data is None:
             raise GussError(
                 "a learned model needs at least 1 random episode at the start, or logged data; got initial_episodes 0"
             )
         if self.data is not None and self.is_policy:
-            raise GussError(f"method {self.method!r} learns from its own episodes alone; logged data are for planners")
+            raise GussError(f"method {self.method!r} learns only from its own episodes; logged data are for planners")
         if self.data is not None and not self.learns:
             raise GussError(f"method {self.method!r} with model {self.model!r} learns nothing, so data are of no use")
         if self.is_policy and self.unknown_unsafe:
-            raise GussError(f"unknown_unsafe is for methods that plan; {self.method!r} does not")
+            raise GussError(f"unknown_unsafe applies to planning methods only, and {self.method!r} is a policy")
         if self.is_policy and self.overlap:
             raise GussError(f"--overlap applies to planning methods only, and {self.method!r} is a policy")
 
     @property
     def folder(self) -> Path | None:
-        """The same as a path."""
+        """`started_in` as a path."""
         return None if self.started_in is None else Path(self.started_in)
 
     def row_of(self, seed: int | None) -> int:
-        """Where a seed stands among those of the run; None: the first."""
+        """The index of a seed in `seeds`; 0 for None."""
         if seed is not None and seed not in self.seeds:
             raise UnknownNameError("seed of the run", str(seed), map(str, self.seeds))
         return 0 if seed is None else self.seeds.index(seed)
 
     def never_acts(self, episode_length: int) -> bool:
-        """Whether all episodes of the run will have random actions, although its method could do better."""
+        """Whether all episodes of the run have random actions although its method is not random."""
         last = self.episodes - 1
         return not self.acts_randomly and self.is_random(last, last * episode_length, episode_length)
 
     def folder_in(self, out: Path) -> Path:
-        """The folder of a run: its name says what ran, its hash with which settings."""
+        """The run folder in `out`, named by environment, method and a hash of the settings."""
         digest = hashlib.sha256(json.dumps(self.changed(), sort_keys=True).encode()).hexdigest()[:8]
         return out / f"{short_name(self.env)}-{self.method}-{digest}"
 
@@ -100,11 +100,11 @@ def make_config(
 ) -> RunConfig:
     """The settings of `guss run --env ENV --method METHOD`, for `guss.run`.
 
-    `env` and `method`: as `guss list` shows them, or a custom environment as `file.py:function`. `seeds`: the seeds, or
-    how many from 0 on. `preset`: its name, a TOML file or a table; by default the one of the environment. `data`:
-    logged transitions to start from. `settings` override the preset: `episodes`, `horizon`, `budget`, `model`, …, and
-    the tables `method_settings`, `model_settings` and `fit`. Returns a RunConfig. Raises GussError if a name or value
-    is not allowed.
+    `env` and `method`: names of `guss list`, or a custom environment as `file.py:function`. `seeds`: the seeds, or
+    their number, counted from 0. `preset`: a name, a TOML file or a dict; by default the preset of the environment.
+    `data`: logged transitions to start from. `settings` override the preset: `episodes`, `horizon`, `budget`, `model`,
+    …, and the dicts `method_settings`, `model_settings` and `fit`. Returns a RunConfig. Raises GussError if a name or
+    value is not allowed.
 
     Example:
         >>> config = guss.make_config("safe-toy", "guss", seeds=2, episodes=3)
@@ -121,9 +121,9 @@ def make_config(
 def config_from(
     preset: Any, method: str, env: str, seeds: tuple[int, ...], data: Dataset | None = None, **chosen: Any
 ) -> RunConfig:
-    """The run of a method that a preset asks for; what is chosen otherwise, and not None, comes before it.
+    """The config of a method with a preset; values in `chosen` that are not None override the preset.
 
-    `data`: logged transitions to start from. `method_settings`, `model_settings` and `fit` among the chosen are tables.
+    `data`: logged transitions to start from. `method_settings`, `model_settings` and `fit` in `chosen` are dicts.
     """
     how = {"episode_length": chosen.get("episode_length"), "without_cost": chosen.get("without_cost", False)}
     how |= {"process": chosen.get("env_process", False)}
@@ -135,15 +135,15 @@ def config_from(
 
 
 def seeds_from(first: int, count: int) -> tuple[int, ...]:
-    """So many seeds from the first one on."""
+    """`count` consecutive seeds, starting at `first`."""
     if count < 1 or first < 0:
-        raise GussError(f"there must be at least 1 seed, from 0 up, got --seeds {count} --seed {first}")
+        raise GussError(f"a run needs at least 1 seed, and seeds of 0 or more, got --seeds {count} --seed {first}")
     MAX_SEEDS.check(f"--seeds {count}", count)
     check_seed(first + count - 1, "the last seed (--seed + --seeds − 1)")
     return tuple(range(first, first + count))
 
 
 def spec_of_run(config: RunConfig) -> EnvSpec:
-    """The environment that a run is on."""
+    """The environment of a run."""
     how: Any = {"without_cost": config.without_cost, "process": config.env_process, "folder": config.folder}
     return find_env(config.env, episode_length=config.episode_length, **how)

@@ -1,8 +1,8 @@
-"""What config.json keeps of a run's environment and method, so that a report needs neither of them nor any plugin.
+"""config.json of a run, with the facts about its environment and method that a report needs without importing them.
 
 `write_new(home, …)` writes config.json when a run starts, `write_stored(home, data)` a changed one; `read_stored(home)`
-reads it as plain data and imports nothing. Bundled environments and methods are looked up in guss itself, so that runs
-from before `Facts` were stored are read too.
+reads it as plain data and imports no user code. Bundled environments and methods are looked up in guss, so that runs
+stored before `Facts` existed stay readable.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ from guss.validation import checked, received
 
 NAME, KEY = "config.json", "report"
 REQUIRED: dict[str, Any] = {"env": str, "method": str, "seeds": tuple[int, ...], "episodes": int}
-"""What the config of every run has."""
+"""Required entries of a run's config."""
 LEFT_OUT: dict[str, Any] = {
     **dict.fromkeys(("target", "initial_steps", "data", "episode_length")),
     **dict.fromkeys(("unknown_unsafe", "overlap", "without_cost", "env_process"), False),
     **{"planning_margin": 0.0, "learned": [], "hard": [], "data_rows": 0, "step_timeout": 60.0},
 }
-"""What schema 1 did not store where it had this value."""
+"""Values that schema 1 did not store."""
 LEFT_OUT_OF_FIT = {"cost_blur": 0.05, "reward_margin": 0.1, "reach": 3.0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodKind:
-    """What a method is, as tables are divided."""
+    """The kind of a method, which decides its section in tables."""
 
     origin: str = ""
     """The module that defines it."""
     plans: bool
-    """It chooses actions by planning in a model."""
+    """Whether it plans in a model."""
     policy: bool
-    """It learns a policy."""
+    """Whether it learns a policy."""
     safe: bool
-    """It takes cost into account."""
+    """Whether it considers cost."""
     model_based: bool
 
 
 @dataclass(frozen=True)
 class ConstraintFacts:
-    """A constraint; a hard one ends the episode."""
+    """A constraint; violating a hard constraint ends the episode."""
 
     name: str
     hard: bool
@@ -68,24 +68,24 @@ class ConstraintFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvFacts:
-    """What a run has stored of its environment."""
+    """The stored facts about a run's environment."""
 
     label: str
     about: str
     episode_length: int
     constraints: tuple[ConstraintFacts, ...]
     measure: Literal["mean_reward", "return"] | None
-    """By what episodes are measured; None: what their lengths say."""
+    """The measure of an episode; None: it follows from the lengths of the episodes."""
     dimensions: tuple[str, ...] | None = None
-    """Names of the observations' dimensions; None: they have none."""
+    """Names of the observation's dimensions; None: unnamed."""
     actions: tuple[str, ...] | None = None
     map: dict[str, Any] | None
-    """The plane of the state map, if the environment's code computes one: it is not None then, and has labels."""
+    """Labels of the state map's plane; None: the environment's code computes no plane."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a run has stored of its environment and method."""
+    """The stored facts about a run's environment and method."""
 
     env: EnvFacts
     method: MethodKind
@@ -99,7 +99,7 @@ TABLES: dict[str, Any] = {
     KEY: Facts,
     PLACE: str,
 }
-"""What config.json may hold beside the config."""
+"""Entries of config.json besides the config."""
 
 
 @dataclass(frozen=True)
@@ -107,20 +107,20 @@ class StoredRun:
     """config.json as plain data."""
 
     data: dict[str, Any]
-    """All of it."""
+    """The whole file."""
     config: dict[str, Any]
     origin: dict[str, Any]
-    """Command, commit, versions, machine; as `extended` the commands that added episodes later, if any did."""
+    """Command, commit, versions, machine; `extended`: the commands that added episodes later, if any."""
     facts: Facts | None
-    """None: an earlier guss did not store them."""
+    """None in runs of an earlier version of guss."""
     sources: dict[str, dict[str, str]]
-    """Checksums of the user's code; empty in runs of an earlier guss."""
+    """Checksums of user code; empty in runs of an earlier version of guss."""
     started_in: Path | None
-    """Where files that it names are; None: in the current folder."""
+    """The folder to which stored file names are relative; None: the current folder."""
 
     @property
     def env(self) -> str:
-        """The environment's name; a bundled one's, if the run names its Gymnasium id."""
+        """The environment's name; the Gymnasium id of a bundled environment is replaced by its name."""
         entry = bundled_env(self.config["env"])
         return self.config["env"] if entry is None else entry.name
 
@@ -129,16 +129,16 @@ class StoredRun:
 
 
 def bundled_env(name: str) -> Entry[EnvSpec] | None:
-    """The environment of guss with this name or Gymnasium id."""
+    """The bundled environment with this name or Gymnasium id."""
     with no_user_code("a look-up of bundled environments"):
         return next((entry for entry in ENVS if name in (entry.name, entry.item.gym_id)), None)
 
 
 def measure_of(env: str, episodes: list[dict[str, Any]], facts: Facts | None = None) -> str:
-    """What an episode's reward is called by: "mean_reward" or "return", a field of its record.
+    """The measure of an episode's reward: "mean_reward" or "return", a field of its record.
 
-    Where neither guss nor the run says so, episodes that end early are measured by returns: to last longer is to earn
-    more.
+    If neither guss nor the run defines it, episodes that end early are measured by their return, which grows with their
+    length.
     """
     entry = bundled_env(env)
     if entry is not None:
@@ -149,13 +149,13 @@ def measure_of(env: str, episodes: list[dict[str, Any]], facts: Facts | None = N
 
 
 def bundled_method(name: str) -> MethodKind | None:
-    """What a method of guss is."""
+    """The kind of a bundled method."""
     with no_user_code("a look-up of bundled methods"):
         return _kind_of(name)
 
 
 def is_bundled(config: dict[str, Any]) -> bool:
-    """Whether guss itself holds all code that a run needs: environment, method and model."""
+    """Whether environment, method and model of a run are all bundled with guss."""
     with no_user_code("a look-up of bundled models"):
         known = config.get("model", "oracle") in MODELS.names()
     return known and bundled_env(config["env"]) is not None and bundled_method(config["method"]) is not None
@@ -176,7 +176,7 @@ def _kind_of(method: str) -> MethodKind | None:
 
 
 def facts_of(config: RunConfig, task: Task) -> dict[str, Any]:
-    """What a report on this run needs, as plain data; `task`: the one that scores its steps."""
+    """The facts that a report on this run needs, as plain data; `task`: the Task that scores its steps."""
     spec = spec_of_run(config)
     entry = ENVS[config.env] if config.env in ENVS.names() else None
     kind = _kind_of(config.method)
@@ -206,7 +206,7 @@ def write_stored(home: Path, data: dict[str, Any]) -> None:
 def write_new(
     home: Path, config: RunConfig, task: Task, origin: dict[str, Any], sources: dict[str, dict[str, str]]
 ) -> None:
-    """The config.json of a run that starts; `origin`: as `provenance` gives it; `sources`: checksums of users' code."""
+    """Write config.json of a new run; `origin`: from `provenance`; `sources`: checksums of user code."""
     about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config, task)}
     write_stored(home, about | {"sources": sources, **place_of(home, config.env)})
 
@@ -215,7 +215,7 @@ def write_new(
 
 
 def read_json(home: Path) -> dict[str, Any]:
-    """The config.json of a run or of another experiment, whatever it holds."""
+    """The config.json of a run or of another experiment, unchecked; {} if it is not an object."""
     path = home / NAME
     try:
         data = json.loads(path.read_text())
@@ -227,18 +227,21 @@ def read_json(home: Path) -> dict[str, Any]:
 
 
 def read_stored(home: Path) -> StoredRun:
-    """The config.json of a run; a GussError with the reason if it is not one."""
+    """The checked config.json of a run; raises GussError if it is not the config.json of a run."""
     path, stored = home / NAME, read_json(home)
     config = stored.get("config")
     if not isinstance(config, dict) or not set(REQUIRED) <= set(config):
-        raise GussError(f"{path} is not of a run: it names no env, method, seeds and episodes")
+        raise GussError(f"{path} is not the config of a run: it lacks env, method, seeds or episodes")
     if not isinstance(stored.get("schema", 0), int) or stored.get("schema", 0) > SCHEMA:
-        raise GussError(f"{path} is of a newer guss (schema {stored['schema']}, this one reads {SCHEMA}): update guss")
+        raise GussError(
+            f"{path} has schema {stored['schema']}, this version of guss reads up to {SCHEMA}: a newer version wrote "
+            f"it; update guss"
+        )
     required = _typed(REQUIRED, config, f"{path}: config")
     if not required["seeds"] or min(*required["seeds"], required["episodes"]) < 0:
         raise GussError(
-            f"{path} is not of a run: there must be a seed, and seeds and episodes must be 0 or more, got "
-            f"{received(config['seeds'])} and {config['episodes']}"
+            f"{path} is not the config of a run: it needs at least one seed, and seeds and episodes of 0 or more, got "
+            f"seeds {received(config['seeds'])} and episodes {config['episodes']}"
         )
     if stored.get("schema", 0) < SCHEMA:
         config = _current(config)
@@ -252,7 +255,7 @@ def read_stored(home: Path) -> StoredRun:
 
 
 def _current(config: dict[str, Any]) -> dict[str, Any]:
-    """The config of an earlier schema as this one stores it: new names, and the defaults that were left out."""
+    """A config of an earlier schema converted to this one: new names, and defaults that were not stored."""
     config = current_names(config)
     unused = {"initial_steps"} if "initial_episodes" not in config else set()
     config |= {name: value for name, value in LEFT_OUT.items() if name not in config and name not in unused}
@@ -266,18 +269,18 @@ def _current(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(kinds: dict[str, Any], table: dict[str, Any], what: str) -> dict[str, Any]:
-    """The entries of a stored table that `kinds` names, as these types; it may have others."""
+    """The entries of a stored table named in `kinds`, converted to these types; other entries are ignored."""
     return checked(kinds, {name: table[name] for name in kinds if name in table}, what)
 
 
 def soft_constraints(stored: StoredRun) -> np.ndarray:
-    """Of each constraint whether it is counted, and not a hard limit, [C]."""
+    """Whether each constraint is soft, [C]."""
     entry = bundled_env(stored.env)
     if entry is not None:
         return np.asarray(entry.item.make_task().with_hard(tuple(stored.config.get("hard", ()))).soft, bool)
     if stored.facts is None:
         raise GussError(
-            f"the run is of an earlier guss, which did not store what is unsafe in {stored.env!r}, and a report "
-            f"imports no environment"
+            f"the run is from an earlier version of guss, which did not store the constraints of {stored.env!r}, and a "
+            f"report imports no environment"
         )
     return np.asarray([not each.hard for each in stored.facts.env.constraints], bool)

@@ -1,4 +1,4 @@
-"""The frozen agent: what a run learned, put to work without learning any further."""
+"""Evaluation of a stored run: new episodes with its learned model or policy, without further learning."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Evaluation(NamedTuple):
     mean_reward: np.ndarray
     unsafe_pct: np.ndarray
     steps: np.ndarray
-    unsafe_by_cost: dict[str, np.ndarray]  # [%], by constraint, where there are several
-    episode_length: int  # of one that does not end early
+    unsafe_by_cost: dict[str, np.ndarray]  # [%], by constraint; empty with a single constraint
+    episode_length: int  # steps of a full episode
     trained_episodes: int
 
 
 def evaluate_run(home: Path, episodes: int, on_episode: Callable[[int], Any] = ignore) -> Evaluation:
-    """`episodes` new ones for every seed of a run, acting by what it learned from all of its episodes."""
+    """Run `episodes` new episodes for every seed of a run, with what it learned from all of its episodes."""
     if episodes < 1:
         raise GussError(f"evaluate at least 1 episode, got {episodes}")
     config = read_config(home)
@@ -43,7 +43,7 @@ def evaluate_run(home: Path, episodes: int, on_episode: Callable[[int], Any] = i
             f"their rewards are in episodes.jsonl"
         )
     if not trainer.ready:
-        raise GussError(f"{home} has learned nothing yet that could be evaluated")
+        raise GussError(f"{home} has not learned anything yet, so there is nothing to evaluate")
     method, acting = trainer.method.deployed(), trainer.method.acting(trainer.state)
     found: list[list[EpisodeMetrics]] = []
     for number in range(episodes):

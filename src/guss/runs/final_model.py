@@ -1,7 +1,7 @@
-"""What a run learned, put to work: its final models for an evaluation, or for an `Agent` on any such system.
+"""The final models of a run, for evaluation or for an `Agent` on a system of the same kind.
 
-A finished run has its final models in a file. Of a run that is not finished, or older than that file, the models are
-fitted to the data of the newest checkpoint first, which is said by a warning; nothing is stored.
+A finished run stores its final models in a file. Of a run without that file (unfinished, or from an earlier version),
+the models are first fitted to the data of the newest checkpoint, with a warning; nothing is stored.
 """
 
 from __future__ import annotations
@@ -27,36 +27,33 @@ from guss.task import Task
 
 
 def learned_state(home: Path, config: RunConfig) -> tuple[Stored, bool]:
-    """The newest state of a run, with its final models where they are stored; and whether these are still to be fitted.
-
-    Models are only to be fitted where a method learns any.
-    """
+    """The newest state of a run, with its final models if they are stored, and whether they must still be fitted."""
     newest = newest_checkpoint(home)
     if newest is None:
-        raise GussError(f"{home} has no checkpoint to evaluate or to load; a finished episode leaves one")
+        raise GussError(f"{home} has no checkpoint to load; every finished episode writes one")
     final = final_models(home, newest.meta["done"])
     if final is not None:
         if final.meta["diverged"]:
             warn(
-                f"the fit after the last episode of {home} diverged (seeds {final.meta['diverged']}): the models "
-                f"fitted before that episode are used"
+                f"the fit after the last episode of {home} diverged (seeds {final.meta['diverged']}): using the models "
+                f"fitted before that episode"
             )
         return Stored(final.path, final.meta, newest.arrays | final.arrays), False
     if not config.learns:
         return newest, False
     warn(
-        f"{home} has no models of all its episodes (it is not finished, or older than that): they are fitted now to "
-        f"its {newest.meta['done']} episodes; `guss run --resume {home}` finishes it and stores them"
+        f"{home} has no final models (it is unfinished, or from an earlier version of guss): fitting them now to its "
+        f"{newest.meta['done']} episodes; `guss run --resume {home}` finishes the run and stores them"
     )
     return newest, True
 
 
 def restore_learned(home: Path, trainer: Trainer) -> None:
-    """Give a trainer everything that its run has learned."""
+    """Restore the learned state of a run in a trainer, with its final models."""
     stored, to_fit = learned_state(home, trainer.config)
     trainer.restore(stored)
     if to_fit and (fitted := trainer.prepare_final()).diverged:
-        warn(f"that fit diverged (seeds {fitted.diverged}): the models of the fit before are used")
+        warn(f"that fit diverged (seeds {fitted.diverged}): using the models of the previous fit")
 
 
 def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -> Agent:
@@ -65,8 +62,8 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
     if not config.plans:
         what = "a policy" if config.is_policy else "random actions"
         raise GussError(
-            f"{home} is a run of {config.method!r}, which acts by {what}: an Agent plans with a learned model. "
-            f"`guss eval {home}` evaluates what this run learned"
+            f"{home} is a run of {config.method!r}, which acts by {what}, but an Agent plans with a model; "
+            f"`guss eval {home}` evaluates this run"
         )
     row = config.row_of(seed)
     if system is None:
@@ -90,7 +87,7 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
 
 
 def _environment(config: RunConfig) -> tuple[Any, Task | None]:
-    """The environment of a run, with its Task; the Task alone where its episodes are compiled."""
+    """The environment of a run and its Task; if episodes are compiled, the Task and None."""
     spec = spec_of_run(config)
     task = spec.make_task()
     if spec.make_env is None and task.reset is not None:
@@ -99,11 +96,11 @@ def _environment(config: RunConfig) -> tuple[Any, Task | None]:
 
 
 def _history(home: Path, seed: int, done: int) -> list[Episode]:
-    """The run's episodes of one seed, as an agent remembers its own."""
+    """The run's episodes of one seed, as the history of an agent."""
     rows = [row for row in read_episodes(home) if row["seed"] == seed and row["episode"] < done]
     if [row["episode"] for row in rows] != list(range(done)):
         raise GussError(
             f"{home / 'episodes.jsonl'} has {len(rows)} of the {done} episodes of seed {seed}; "
-            f"`guss run --resume {home}` says what can be done"
+            f"`guss run --resume {home}` reports how to repair it"
         )
     return [episode_from(row, home) for row in rows]

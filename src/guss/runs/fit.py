@@ -1,4 +1,4 @@
-"""Models of logged data (`guss fit`), and the models of a stored run as they were at any of its episodes."""
+"""Fits models to logged data (`guss fit`), and refits the models of a stored run as of any of its episodes."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ from guss.types import ContinuousActions, Observations, Trajectory
 
 
 class Log(NamedTuple):
-    """What was logged, and how a model is to be made of it."""
+    """Logged episodes, and the settings of the model to fit to them."""
 
     settings: AgentSettings
-    system: Task  # as it was described
-    task: Task  # as the method sees it
+    system: Task  # as the user described it
+    task: Task  # the planning task
     seeds: tuple[int, ...]
     capacity: int
-    before: Trajectory | None  # what was known before the first episode
+    before: Trajectory | None  # logged data from before the first episode
     episodes: list[Trajectory]  # [S, 1, T, …] each
     num_random: int
-    """Of them, how many at the start had random actions: a run fits nothing before they are over."""
+    """Number of initial episodes with random actions; a run does not fit a model before they are finished."""
 
     @property
     def keys(self) -> Array:
-        """A random key per seed, as a run has."""
+        """A random key per seed, as in a run."""
         return streams.of_seeds(self.seeds)
 
     def method(self) -> Planning:
-        """The method that learns from it."""
+        """The method that learns from the log."""
         if not self.settings.learns:
             name, model = self.settings.method, self.settings.model
             raise GussError(f"method {name!r} with model {model!r} learns nothing from data")
@@ -61,26 +61,26 @@ class Log(NamedTuple):
 
 
 class FitSummary(NamedTuple):
-    """How good the models are after one fit; arrays have a leading axis S."""
+    """Evaluation of the models after one fit; arrays have a leading axis S."""
 
-    episodes: int  # learned from
+    episodes: int  # in the training data
     rows: int
     report: FitReport
-    r2_horizon: np.ndarray | None  # on the episode that follows, [S, D]
+    r2_horizon: np.ndarray | None  # on the next episode, [S, D]
     seconds: float
     examples: list[list[Examples]]  # of every seed and learned cost
 
 
 def log_of_run(home: Path, episodes: int | None = None) -> Log:
-    """The traces of a run, of its first `episodes` or of all that are finished."""
+    """The traces of a run: of its first `episodes`, or of all finished episodes."""
     config = read_config(home)
     system = spec_of_run(config).make_task()
     task, planning_task = config.tasks(system)
     rows = read_episodes(home)
     done = min((sum(row["seed"] == seed for row in rows) for seed in config.seeds), default=0)
     wanted = done if episodes is None else episodes
-    if not (config.data is None) <= wanted <= done:  # with logged data there is something to learn from before any
-        raise GussError(f"{home} has {done} finished episodes, asked for {wanted}")
+    if not (config.data is None) <= wanted <= done:  # with logged data, 0 episodes are enough to fit a model
+        raise GussError(f"{home} has {done} finished episodes, got {wanted}")
     checker, start = InputChecker(task), read_start(home, config.data)
     found = []
     for episode in range(wanted):
@@ -92,18 +92,18 @@ def log_of_run(home: Path, episodes: int | None = None) -> Log:
 
 
 def log_of_files(data: Dataset, task: Task, settings: AgentSettings, seed: int) -> Log:
-    """Logged data from elsewhere, cut into episodes; all of them count, none is taken for random."""
+    """Logged data from files, split into episodes; no episode is treated as random."""
     system, (task, planning_task) = task, settings.tasks(task)
     checker = InputChecker(task)
-    checker.rows(data)  # errors name the row of the whole
-    said = data._replace(knows_end=True)  # a warning that they do not was given for the whole
-    episodes = [checker.dataset(piece) for piece in split_episodes(said, task.episode_length)]
+    checker.rows(data)  # checked as a whole, so that errors name rows of the file
+    warned = data._replace(knows_end=True)  # the check of the whole has already warned about unknown ends
+    episodes = [checker.dataset(piece) for piece in split_episodes(warned, task.episode_length)]
     settings = dataclasses.replace(settings, initial_episodes=0, initial_steps=None)
     return Log(settings, system, planning_task, (seed,), len(episodes) * task.episode_length, None, episodes, 0)
 
 
 def _padded(trajectory: Trajectory, task: Task) -> Trajectory:
-    """An episode [T, …] as a run holds it: as long as can be, what comes after its end not to be learned from."""
+    """An episode [T, …] padded to the full episode length; padded steps are masked."""
     missing = task.episode_length - len(trajectory.obs)
     return jax.tree.map(lambda x: np.pad(x, [(0, missing), *[(0, 0)] * (x.ndim - 1)]), trajectory)
 
@@ -111,15 +111,15 @@ def _padded(trajectory: Trajectory, task: Task) -> Trajectory:
 def fit_log(
     log: Log, *, in_turn: bool, test: bool, on_fit: Callable[[FitSummary], Any] = ignore
 ) -> tuple[Any, list[FitSummary]]:
-    """The state after all episodes, or with `test` after all but the last, which evaluates models at the horizon.
+    """The state fitted to all episodes; with `test`, to all but the last, which evaluates the models at the horizon.
 
-    `in_turn`: fit after every episode, each fit starting from the one before, as a run does; the models are then those
-    of the run, bit for bit (same versions, machine type and threads).
+    `in_turn`: fit after every episode, each fit warm-started from the previous one, as in a run; the models then have
+    the same bits as those of the run (with the same versions, machine type and threads).
     """
     method = log.method()
     count = len(log.episodes) - test
     if count < 1 and log.before is None:
-        raise GussError("there is one episode only, and it was to be kept for evaluation; learn from it with --no-test")
+        raise GussError("the data have a single episode, which is held out for evaluation; fit to it with --no-test")
     state = method.init_all(streams.derived(log.keys, streams.FIRST_STATE))
     if log.before is not None:
         state, _ = method.update_all(state, log.before, streams.updates(log.keys, 0))
@@ -177,7 +177,7 @@ def _cost_names(data: Dataset) -> tuple[str, ...]:
 
 
 def task_of(data: Dataset) -> Task:
-    """What can be said of a system by its data alone: sizes and ranges. Enough for a model, not for planning."""
+    """A Task with the sizes and ranges of logged data: enough to fit a model, not to plan."""
     trace = data.trajectory
     action = np.asarray(trace.action, float).reshape(len(trace.action), -1)
     if not np.isfinite(action).all():
@@ -185,7 +185,7 @@ def task_of(data: Dataset) -> Task:
         raise GussError(f"action of the trace is not finite in row {row}: {action[row].tolist()}")
     low, high = action.min(axis=0), action.max(axis=0)
     largest = np.maximum(np.abs(low), np.abs(high))
-    still = high - low <= np.maximum(1e-6 * largest, 4 * TINY)  # one value up to rounding: any range around it will do
+    still = high - low <= np.maximum(1e-6 * largest, 4 * TINY)  # constant up to rounding: any range around it will do
     room = np.where(still, np.maximum(largest, 1.0), 0.0)
     length = max(piece.num_rows for piece in split_episodes(data, data.num_rows))
     size, costs = trace.obs.shape[1], _cost_names(data)

@@ -1,4 +1,4 @@
-"""Whether a run's records are those that its checkpoint counts: none lost, repeated, out of order or altered."""
+"""Checks that a run's records match its checkpoint: none missing, repeated, out of order or altered."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from guss.runs.trainer import Trainer
 
 RECORDS = ("episodes.jsonl", "timings.jsonl")
 Place = tuple[int, ...]
-"""What a line is about: (episode, seed), or (episode,) of timings."""
+"""The (episode, seed) of a line of episodes.jsonl, or the (episode,) of a line of timings.jsonl."""
 
 
 class RecordDigest:
-    """Length and checksum of a file that only grows; every byte is read once."""
+    """Length and checksum of an append-only file; every byte is read once."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size, self._digest = path, 0, hashlib.sha256()
 
     def update(self) -> dict[str, Any]:
-        """Count what was added since, and return both as a checkpoint keeps them."""
+        """Read the appended bytes, and return length and checksum as a checkpoint stores them."""
         with self.path.open("rb") as file:
             file.seek(self.size)
             more = file.read()
@@ -36,13 +36,13 @@ class RecordDigest:
 
 
 def kept_records(home: Path, trainer: Trainer, meta: dict[str, Any]) -> dict[str, bytes]:
-    """The part of each record file that belongs to a checkpoint with this `meta`; later lines are left out.
+    """The part of each record file that belongs to a checkpoint with this `meta`, without later lines.
 
     Raises GussError if a line or a trace of its episodes is missing, repeated, out of order, unreadable or altered.
     """
     done, sums = meta["done"], meta.get("records", {})  # older checkpoints have no sums
     if not 0 <= done <= trainer.config.episodes:
-        raise GussError(f"a run of {trainer.config.episodes} episodes has no checkpoint after {done}")
+        raise GussError(f"a run of {trainer.config.episodes} episodes has no checkpoint after {done} episodes")
     places: dict[str, list[Place]] = {
         "episodes.jsonl": [(e, seed) for e in range(done) for seed in trainer.config.seeds],
         "timings.jsonl": [(e,) for e in range(0, done, trainer.num_envs)],
@@ -72,7 +72,7 @@ def _kept(path: Path, places: Sequence[Place], stored: dict[str, Any] | None) ->
 
 
 def _place(line: bytes | None, size: int) -> Place | None:
-    """What a line is about; None if it cannot be read, or there is none."""
+    """The place of a line; None if the line cannot be read or is missing."""
     try:
         row = json.loads(line or b"")
         place = tuple(row[name] for name in ("episode", "seed")[:size])
@@ -83,16 +83,16 @@ def _place(line: bytes | None, size: int) -> Place | None:
 
 def _named(place: Place | None) -> str:
     if place is None:
-        return "none that can be read"
+        return "no readable line"
     return " of ".join(f"{name} {number}" for name, number in zip(("episode", "seed"), place, strict=False))
 
 
 def _check_traces(home: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Every recorded episode that is kept step by step must be readable, with as many steps as its line says."""
+    """Check that the trace of every recorded episode is readable and has the number of steps of its line."""
     for row in rows:
         path = trace_path(home, row["seed"], row["episode"])
         if not path.exists():
             raise GussError(f"the trace {path} is missing")
         steps = len(read_episode(path).obs)
         if steps != row.get("steps", steps):
-            raise GussError(f"the trace {path} has {steps} steps, its line in episodes.jsonl says {row['steps']}")
+            raise GussError(f"the trace {path} has {steps} steps, its line in episodes.jsonl has {row['steps']}")

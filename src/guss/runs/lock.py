@@ -1,4 +1,4 @@
-"""One process at a time in a run's folder."""
+"""Lock of a run folder: one process at a time writes to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "lock"
 
 @contextmanager
 def locked(home: Path) -> Iterator[None]:
-    """Hold the folder's lock. The system lets go of it when a process dies, so what a dead one left behind is stale."""
+    """Hold the lock of a folder. The system releases it when the process ends, so a stale file is harmless."""
     path = home / NAME
     while True:
         with writing(home):
@@ -33,16 +33,16 @@ def locked(home: Path) -> Iterator[None]:
             file.close()
             raise GussError(
                 f"{home} is in use by process {owner.get('pid', '?')} on {owner.get('host', '?')}; nothing was "
-                f"changed. Wait until it is done, or stop it first"
+                f"changed. Wait until that process ends, or stop it"
             ) from None
         if _is_at(file, path):
             break
-        file.close()  # its owner removed it between our opening and our locking it: once more
+        file.close()  # its owner removed the file after it was opened here and before it was locked: try again
     with file:
         before = _owner(path).get("host", platform.node())
         if before != platform.node():
             raise GussError(
-                f"{home} was locked by a process on {before}; whether it is still running cannot be checked from here. "
+                f"{home} was locked by a process on {before}; this machine cannot check whether it is still running. "
                 f"If it has ended, remove {path}"
             )
         with writing(path):
@@ -50,13 +50,13 @@ def locked(home: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # the folder is gone: an earlier error is the one to report
+            with contextlib.suppress(OSError):  # the folder was removed: report the earlier error instead
                 if _is_at(file, path):
                     path.unlink()
 
 
 def _is_at(file: IO[str], path: Path) -> bool:
-    """Whether an open file is the one at this path: it may have been removed, or its folder renamed."""
+    """Whether an open file is still the file at this path; it may have been removed, or its folder renamed."""
     return path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
@@ -64,5 +64,5 @@ def _owner(path: Path) -> dict[str, Any]:
     try:
         owner = json.loads(path.read_text())
     except (OSError, ValueError):
-        return {}  # being written just now, or by somebody killed while writing
+        return {}  # another process is writing it, or was killed while writing
     return owner if isinstance(owner, dict) else {}

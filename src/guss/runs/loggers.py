@@ -1,12 +1,12 @@
-"""Curves of a run in TensorBoard or Weights & Biases, while it is under way. The run's own records do not need them.
+"""Curves of a running training in TensorBoard or Weights & Biases, besides the run's own records.
 
 mean_reward/…, unsafe_pct/…   /mean over seeds, and /seed<S>
 cost/<constraint>/…           likewise: the sum over the episode's steps
 model/…                       nll, r2, ks, r2_horizon: means over seeds and dimensions; only after a fit
-policy/…                      what a baseline logs (docs/baselines.md): means over seeds
+policy/…                      metrics of a baseline (docs/baselines.md): means over seeds
 seconds/…                     fit, plan, compile
 
-Their step is the number of real steps per seed until then.
+The x-axis is the number of real steps per seed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from guss.errors import GussError, UnknownNameError
 
 
 class Writers:
-    """All writers of a run that is under way."""
+    """The open writers of a run."""
 
     def __init__(self, home: Path, opened: dict[str, TensorBoard | WandB]) -> None:
         self.home, self.opened = home, opened
 
     def episode(self, rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> None:
-        """One finished episode, or several played at once: their lines of episodes.jsonl, one of timings.jsonl."""
+        """Log one iteration: its lines of episodes.jsonl (`rows`) and its line of timings.jsonl (`timing`)."""
         values = scalars(rows, timing)
         step = max(row["total_steps"] for row in rows if row["seed"] == rows[0]["seed"])
         for name, writer in self.opened.items():
@@ -42,7 +42,7 @@ class Writers:
 
 @contextmanager
 def open_writers(names: Sequence[str], home: Path, config: dict[str, Any], done: int) -> Iterator[Writers]:
-    """Write the curves of the run in `home`, of which `done` episodes are finished already, to all of `names`."""
+    """Open all writers in `names` for the run in `home`, of which `done` episodes are already finished."""
     check_writers(names)
     with ExitStack() as stack:
         opened: dict[str, TensorBoard | WandB] = {}
@@ -54,7 +54,7 @@ def open_writers(names: Sequence[str], home: Path, config: dict[str, Any], done:
 
 
 def check_writers(names: Sequence[str]) -> None:
-    """Raise on unknown names and missing packages, before anything is run or overwritten."""
+    """Raise on unknown names and missing packages, before a run starts or is overwritten."""
     for name in names:
         if name not in WRITERS:
             raise UnknownNameError("log", name, WRITERS)
@@ -62,7 +62,7 @@ def check_writers(names: Sequence[str]) -> None:
 
 
 def scalars(rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> dict[str, float]:
-    """The curves' values for one episode, or the means of several, by name."""
+    """The values to log by name: of one episode, or means of several."""
     columns = {name: [row[name] for row in rows] for name in ("mean_reward", "unsafe_pct")}
     columns |= {f"cost/{name}": [row["costs"][name] for row in rows] for name in rows[0]["costs"]}
     values, seeds = {}, np.asarray([row["seed"] for row in rows])
@@ -73,7 +73,7 @@ def scalars(rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> dict[str,
     measures |= {f"policy/{name}": value for name, value in timing.get("policy", {}).items()}
     for name, value in measures.items():
         known = np.asarray(value, float)
-        known = known[~np.isnan(known)]  # None: too little was held out to evaluate the model
+        known = known[~np.isnan(known)]  # None: too few held-out rows to evaluate the model
         values |= {name: float(known.mean())} if known.size else {}
     return values | {f"seconds/{name}": float(timing[f"{name}_seconds"]) for name in ("fit", "plan", "compile")}
 
@@ -82,10 +82,9 @@ def scalars(rows: Sequence[dict[str, Any]], timing: dict[str, Any]) -> dict[str,
 
 
 class TensorBoard:
-    """Event files in `home/tensorboard`, on disk after every episode.
+    """Event files in `home/tensorboard`, flushed after every episode.
 
-    Written here and not by tensorboardX's SummaryWriter: that one writes from a thread of its own, whose errors nobody
-    sees and for which its flush does not wait.
+    It does not use tensorboardX's SummaryWriter, whose thread hides errors and is not waited for by its flush.
     """
 
     package, hint = "tensorboardX", ""
@@ -97,12 +96,12 @@ class TensorBoard:
         self.summary = importlib.import_module("tensorboardX.proto.summary_pb2").Summary
         folder = home.resolve() / "tensorboard"
         folder.mkdir(exist_ok=True)
-        # Its name has only seconds otherwise; a file that starts from the same episode holds nothing that counts still.
+        # Otherwise the name has only seconds; a file that starts from the same episode is purged below and can go.
         self.file = events.EventsWriter(str(folder / "events"), f".ep{done:06d}")
         self.started = False
 
     def log(self, step: int, values: dict[str, float]) -> None:
-        """An event with all values. The first one takes back (purges) what an earlier process logged from there on."""
+        """Write an event with all values. The first event purges what an earlier process logged from this step on."""
         if not self.started:
             self._write(step, session_log=self.proto.SessionLog(status=self.proto.SessionLog.START))
             self.started = True
@@ -118,10 +117,10 @@ class TensorBoard:
 
 
 class WandB:
-    """A W&B run named as the run's folder; W&B's own variables (WANDB_MODE=offline, WANDB_SILENT, …) hold.
+    """A W&B run with the name of the run folder; W&B's variables (WANDB_MODE=offline, WANDB_SILENT, …) apply.
 
-    W&B takes steps in growing order only: episodes that it has already, and that a resumed run does again, stay as they
-    are. It writes from a process of its own: it may lose what was logged in the last seconds before a kill.
+    W&B accepts increasing steps only: episodes that a resumed run repeats keep their first values. W&B writes from a
+    separate process, which may lose the last seconds before a kill.
     """
 
     package, hint = "wandb", " Without a W&B account or network, set WANDB_MODE=offline."
@@ -136,12 +135,12 @@ class WandB:
             resume="allow",
             dir=home,
             config=config,
-            reinit="create_new",  # a run that the calling program has open is its own
-            settings=wandb.Settings(console="off"),  # what is printed is no part of the curves
+            reinit="create_new",  # leave a run that the calling program has open alone
+            settings=wandb.Settings(console="off"),  # do not capture the console
         )
 
     def log(self, step: int, values: dict[str, float]) -> None:
-        """A row of W&B's history, sent now and not with the next one."""
+        """Send a row of W&B's history at once."""
         self.run.log(values, step=step, commit=True)
 
     def close(self, failed: bool) -> None:
@@ -153,7 +152,7 @@ WRITERS: dict[str, type[TensorBoard] | type[WandB]] = {"tensorboard": TensorBoar
 
 
 def _package(name: str) -> ModuleType:
-    """The package of a writer; imported only if asked for, since few have it."""
+    """Import the package of a writer; it is an optional dependency."""
     package = WRITERS[name].package
     try:
         return importlib.import_module(package)
@@ -169,7 +168,7 @@ def _package(name: str) -> ModuleType:
 
 @contextmanager
 def _reported(name: str, home: Path) -> Iterator[None]:
-    """Whatever a writer's package raises, which is of many kinds, becomes an error that says what to do."""
+    """Convert any exception of a writer's package to a GussError that names the next step."""
     try:
         yield
     except Exception as error:
@@ -180,7 +179,7 @@ def _reported(name: str, home: Path) -> Iterator[None]:
 
 
 def _closing(name: str, home: Path, writer: TensorBoard | WandB) -> Callable[..., None]:
-    """Closes a writer on the way out; an error of the run itself is not hidden by one while closing."""
+    """The exit callback that closes a writer; an error while closing does not hide an error of the run."""
 
     def close(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:

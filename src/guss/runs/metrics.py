@@ -1,6 +1,6 @@
-"""Measures and tests of appendix D, as pure functions of what was recorded.
+"""Measures and tests of appendix D, as pure functions of the records.
 
-Arrays are [S, N]: seeds by episodes, random episodes at the start included. MR(τ) is an episode's mean reward.
+Arrays are [S, N]: seeds by episodes, initial random episodes included. MR(τ) is an episode's mean reward.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from numpy.typing import ArrayLike
 
 TRANSIENT_SHARE = 0.15
 MEASURES = {"mean_reward": "mean reward per step", "return": "return of an episode"}
-"""What MR is for an environment, by the name of a record's field."""
+"""The meaning of MR by the name of a record's field; environments use one or the other."""
 
 
 THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6, "safe-car-goal": 10.0, "safe-car-goal-full": 10.0}
-"""Of MRCP, in the measure that the paper has for the environment: mean reward per step, or an episode's return."""
+"""MRCP thresholds, in the paper's measure for the environment: mean reward per step, or return of an episode."""
 
 
 class RunMetrics(NamedTuple):
-    """The paper's measures of every seed, [S]; NaN where one is not defined.
+    """The paper's measures of every seed, [S]; NaN if undefined.
 
     Example:
         >>> metrics = guss.RunMetrics(*np.array([[-1.0, -2.0], [3.0, np.nan], [0.5, 1.5], [2.0, 4.0]]))
@@ -40,7 +40,7 @@ class RunMetrics(NamedTuple):
 
 
 def run_metrics(rewards: ArrayLike, unsafe_pct: ArrayLike, steps: ArrayLike, threshold: float | None) -> RunMetrics:
-    """All of them for one run. `threshold`: of MRCP, None where the environment has none."""
+    """All measures of one run. `threshold`: of MRCP; None if the environment has none."""
     never = np.full(len(np.asarray(rewards)), np.nan)
     return RunMetrics(
         mar=mar(rewards),
@@ -51,7 +51,7 @@ def run_metrics(rewards: ArrayLike, unsafe_pct: ArrayLike, steps: ArrayLike, thr
 
 
 class Interval(NamedTuple):
-    """A mean and the half-width of its interval."""
+    """A mean and the half-width of its confidence interval."""
 
     mean: float
     half_width: float
@@ -73,9 +73,9 @@ def mrcp(mean_reward: ArrayLike, steps: ArrayLike, threshold: float) -> np.ndarr
 
 
 def p_unsafe(unsafe_pct: ArrayLike, steps: ArrayLike) -> np.ndarray:
-    """Percentage of unsafe steps of each seed, over all episodes: each counts by its steps."""
+    """Percentage of unsafe steps of each seed, over the steps of all episodes."""
     values, weights = _episodes(unsafe_pct), _episodes(steps)
-    weights = weights / np.maximum(weights.mean(axis=1, keepdims=True), 1e-9)  # all 1 where lengths are equal
+    weights = weights / np.maximum(weights.mean(axis=1, keepdims=True), 1e-9)  # all 1 if lengths are equal
     return (values * weights).mean(axis=1)
 
 
@@ -87,12 +87,12 @@ def p_unsafe_transient(unsafe_pct: ArrayLike, steps: ArrayLike) -> np.ndarray:
 
 
 def transient_episodes(episodes: int) -> int:
-    """⌈0.15 N⌉: how many episodes are the first ones."""
+    """⌈0.15 N⌉: number of episodes in the transient phase."""
     return math.ceil(round(TRANSIENT_SHARE * episodes, 9))  # 0.15 · 20 is 3, not a little more
 
 
 def interval(values: ArrayLike, level: float = 0.9) -> Interval:
-    """Mean and Gaussian half-width over the values given (seeds, or seeds × episodes); NaN left out."""
+    """Mean and Gaussian half-width over the values (seeds, or seeds × episodes); NaN is ignored."""
     from scipy.special import ndtri  # the normal quantile; scipy.stats takes half a second to import
 
     kept = np.asarray(values, float).ravel()
@@ -106,14 +106,14 @@ def interval(values: ArrayLike, level: float = 0.9) -> Interval:
 
 
 def iqm(values: ArrayLike, axis: int | None = None) -> Any:
-    """Interquartile mean: without the lowest and the highest quarter (of six values, one of each)."""
+    """Interquartile mean: the mean without the lowest and the highest quarter (of six values, one each)."""
     from scipy.stats import trim_mean
 
     return trim_mean(values, 0.25, axis)
 
 
 def bootstrap_iqm(values: ArrayLike, level: float = 0.9, draws: int = 10_000) -> tuple[float, float]:
-    """Percentile interval of the interquartile mean, by drawing the values (one per seed) again; always the same."""
+    """Bootstrap percentile interval of the interquartile mean (one value per seed); deterministic."""
     from scipy.stats import bootstrap
 
     if np.size(values) < 2:
@@ -124,11 +124,11 @@ def bootstrap_iqm(values: ArrayLike, level: float = 0.9, draws: int = 10_000) ->
 
 
 def welch_p(a: ArrayLike, b: ArrayLike) -> float:
-    """Two-sided Welch t-test: do the means differ? NaN if a side has a single value.
+    """p-value of the two-sided Welch t-test of equal means; NaN if a sample has a single value.
 
-    Of two samples without any spread the means are equal (1) or not (0).
+    If both samples are constant, the p-value is 1 for equal means and 0 otherwise.
     """
-    from scipy.stats import ttest_ind_from_stats  # `ttest_ind` warns of a side without any spread
+    from scipy.stats import ttest_ind_from_stats  # `ttest_ind` warns about constant samples
 
     x, y = np.asarray(a, float), np.asarray(b, float)
     if min(x.size, y.size) < 2:
@@ -141,9 +141,9 @@ def welch_p(a: ArrayLike, b: ArrayLike) -> float:
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
-    """p-values corrected for their number (Holm): with these below α, no false alarm among all but for a share of α.
+    """p-values with Holm's correction: rejecting below α keeps the family-wise error rate at α.
 
-    NaN stays, and does not count.
+    NaN stays NaN and is not counted as a test.
     """
     p = np.asarray(p_values, float)
     known = np.flatnonzero(~np.isnan(p))
@@ -155,14 +155,14 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
 
 def rank_sum_p(a: ArrayLike, b: ArrayLike) -> float:
-    """Two-sided Wilcoxon rank-sum test of two samples; 10 against 10 fully separated give 1.6e-4."""
+    """p-value of the two-sided Wilcoxon rank-sum test; two fully separated samples of 10 give 1.6e-4."""
     from scipy.stats import ranksums
 
     return float(ranksums(np.asarray(a), np.asarray(b)).pvalue)
 
 
 def pareto_ranks(reward: ArrayLike, unsafe: ArrayLike) -> np.ndarray:
-    """Fronts of (reward up, unsafe down): 1 for what nothing dominates, 2 for what only front 1 dominates, …"""
+    """Pareto ranks for (reward ↑, unsafe ↓): 1 if not dominated, 2 if dominated only by front 1, …"""
     r, u = np.asarray(reward, float), np.asarray(unsafe, float)
     dominates = (r[:, None] >= r) & (u[:, None] <= u) & ((r[:, None] > r) | (u[:, None] < u))
     ranks = np.zeros(len(r), int)

@@ -1,7 +1,7 @@
-"""A small copy of runs, to keep or to share: settings, records, maps, an animation; without traces and checkpoints.
+"""Small copies of runs to archive or share: settings, records, maps, an animation; without traces and checkpoints.
 
-Only stored files are read, and bundled environments planned again for their animation; other people's code is imported
-only where the caller asks for it (`replay`).
+Packing reads stored files. For the animation it replans episodes of bundled environments; it imports user code only
+with `replay`.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ from guss.usercode import no_user_code
 
 
 class Packed(NamedTuple):
-    """What was written of a run."""
+    """The packed copy of a run."""
 
     folder: Path
     episodes: int
     files: dict[str, int]
-    """Bytes of each."""
+    """Sizes in bytes."""
     missing: tuple[str, ...]
-    """What could not be, and why."""
+    """Files that could not be written, and why."""
 
 
 def find_runs(paths: Sequence[Path]) -> list[Path]:
-    """The runs meant: each itself, or all that lie in a folder."""
+    """The run folders among these paths, and those directly inside the other paths."""
     found: list[Path] = []
     for path in paths:
         inside = [path] if (path / "config.json").exists() else sorted(p.parent for p in path.glob("*/config.json"))
         if not inside:
-            raise GussError(f"{path} is neither a run nor a folder of runs: there is no config.json in it")
+            raise GussError(f"{path} is neither a run nor a folder of runs: it contains no config.json")
         found += inside
     for name, count in Counter(home.name for home in found).items():
         if count > 1:
             both = ", ".join(str(home) for home in found if home.name == name)
-            raise GussError(f"{count} of the runs have the same name, so one would replace the other: {both}")
+            raise GussError(f"{count} of the runs have the same name, so one copy would replace another: {both}")
     return found
 
 
 def check_target(home: Path, out: Path) -> Path:
-    """The folder in `out` that a run is packed to; what is there already must be an earlier copy of the same run."""
+    """The folder in `out` to which a run is packed; raises unless it is empty or an earlier copy of the same run."""
     target = out / home.resolve().name
     check_folder(out)
     if target.resolve() == home.resolve():
-        raise GussError(f"{out} is where {home.name} itself is: choose another folder with --out, so that it is a copy")
+        raise GussError(f"{out} contains {home.name} itself: choose another folder for the copy with --out")
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return target
     if not (target / "config.json").exists():
-        raise GussError(f"{target} is there already and holds no run; nothing was changed. Remove it first")
+        raise GussError(f"{target} already exists and is not a run; nothing was changed. Remove it first")
     if not same_settings(*(read_stored(place).config for place in (target, home))):
-        raise GussError(f"{target} holds a run with other settings than {home}; nothing was changed")
+        raise GussError(f"{target} contains a run with other settings than {home}; nothing was changed")
     if (target / "episodes.jsonl").exists():
-        raise GussError(f"{target} holds the run itself, not a packed copy of it; nothing was changed")
+        raise GussError(f"{target} contains an unpacked run, not a packed copy; nothing was changed")
     if (target / "episodes.jsonl.gz").exists():
         there, here = (len(read_episodes(place)) for place in (target, home))
         if there > here:
             raise GussError(
-                f"{target} holds more of this run than {home}: {there} lines of episodes against {here}; nothing was "
-                f"changed. Remove it first"
+                f"{target} contains more of this run than {home}: {there} lines of episodes instead of {here}; nothing "
+                f"was changed. Remove it first"
             )
     return target
 
@@ -79,10 +79,10 @@ def check_target(home: Path, out: Path) -> Path:
 def pack_run(
     home: Path, out: Path, *, with_animation: bool = True, replay: bool = False, on_step: animation.OnStep = None
 ) -> Packed:
-    """Copy what is small, make what is missing. A run that is under way is packed as far as its finished episodes.
+    """Copy the small files of a run and create missing ones. Of an unfinished run, finished episodes are packed.
 
-    `replay`: for the animation, import environments, planners and models that are not part of guss. `on_step` is called
-    with the step and the number of steps while an episode is planned again.
+    `replay`: import environments, planners and models that are not part of guss for the animation. `on_step` is called
+    with the step and the number of steps while an episode is replanned.
     """
     with no_user_code("a pack"):
         target, stored = check_target(home, out), read_stored(home)
@@ -92,7 +92,7 @@ def pack_run(
         raise GussError(f"{home} has no finished episode yet")
     contents = {}
     for name, found in (("episodes.jsonl", rows), ("timings.jsonl", read_timings(home))):
-        pairs = zip(found, raw_lines(home / name), strict=False)  # a run that is under way has written more by now
+        pairs = zip(found, raw_lines(home / name), strict=False)  # a running process may have appended lines meanwhile
         contents[f"{name}.gz"] = packed_bytes(b"".join(line for row, line in pairs if row["episode"] in done))
     made, missing = dict[str, dict[str, Any] | None](), list[str]()
     with no_user_code("a pack"):
@@ -116,12 +116,12 @@ def pack_run(
 
 
 Made = tuple[dict[str, Any] | None, list[str]]
-"""What a file holds, or why there is none."""
+"""The content of a file, or None and the reason."""
 
 
 def _maps(home: Path, stored: StoredRun, rows: list[dict[str, Any]]) -> Made:
-    """The maps of its traces, else those that are there."""
-    why = "it has no traces, or observations of one number"
+    """Maps computed from the traces, else the stored maps."""
+    why = "the run has no traces, or its observations have a single dimension"
     try:
         made = state_maps.count_states(state_maps.read_states(home, stored, rows))
     except GussError as error:
@@ -133,19 +133,19 @@ def _maps(home: Path, stored: StoredRun, rows: list[dict[str, Any]]) -> Made:
 def _animation(
     home: Path, stored: StoredRun, traced: list[int], first: int, replay: bool, on_step: animation.OnStep
 ) -> Made:
-    """The animation that is there, or a new one of the last of the traced episodes; `first`: how many are random."""
+    """The stored animation, or a new one of the last traced episode; `first`: number of initial random episodes."""
     there = animation.read_animation(home)
     if there is not None:
         return there, []
     if not replay and not is_bundled(stored.config):
-        return None, ["no animation: it takes code that is not part of guss, which is imported with --replay only"]
+        return None, ["no animation: it needs code that is not part of guss, which is imported only with --replay"]
     config = read_config(home)
     if not traced:
-        return None, ["no animation: it has no traces"]
+        return None, ["no animation: the run has no traces"]
     random = traced[-1] < first
     ready = [episode for episode in traced if (episode < first) == random]
     if config.learns and not random:
         ready = [episode for episode in ready if checkpoint_path(home, episode + 1).exists()]
     if not ready:
-        return None, ["no animation: it has no checkpoint of an episode whose traces are there"]
+        return None, ["no animation: no episode has both a trace and a checkpoint"]
     return animator.make_animation(home, ready[-1], on_step=on_step), []

@@ -1,7 +1,7 @@
-"""Where the user's files of a run are: its environment and plugins may be named relative to where it was started.
+"""Paths of a run's user files: its environment and plugins may be relative to the folder in which the run started.
 
-config.json keeps that folder as `started_in`, relative to the run's own folder if this lies in it, so that a project
-can be moved as a whole. Neither the name nor the hash of a run depends on it, and packed copies do not have it.
+config.json stores that folder as `started_in`, relative to the run folder if the run folder lies in it, so that a
+project can be moved as a whole. Name and hash of a run do not depend on it, and packed copies do not have it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from guss.plugins import PLUGINS, load_module
 
 KEY = "started_in"
 _FOUND: set[str] = set()
-"""Plugins that stored runs named, and not --plugin."""
+"""Plugins that stored runs name and --plugin does not."""
 
 
 def place_of(home: Path, env: str) -> dict[str, str]:
-    """What config.json keeps of a run that is started in the current folder: nothing if no name is relative to it."""
+    """The entry `started_in` of config.json for a run started in the current folder; {} if all paths are absolute."""
     names = [*([env.rpartition(":")[0]] if ":" in env else []), *PLUGINS]
     if all(Path(name).is_absolute() for name in names):
         return {}
@@ -27,12 +27,12 @@ def place_of(home: Path, env: str) -> dict[str, str]:
 
 
 def started_in(home: Path, stored: str) -> Path:
-    """The folder that config.json names."""
+    """The folder that `stored`, an entry of config.json, stands for."""
     return Path(os.path.normpath(home.resolve() / stored))
 
 
 def load_plugins_of(home: Path, names: tuple[str, ...], folder: Path | None) -> None:
-    """Import the plugins of a stored run, but for those that --plugin has named already, wherever they lie now."""
+    """Import the plugins of a stored run, except those with the file name of a module given by --plugin."""
     given = {Path(loaded).name for loaded in PLUGINS if loaded not in _FOUND}
     for name in names:
         if Path(name).name in given:
@@ -43,5 +43,5 @@ def load_plugins_of(home: Path, names: tuple[str, ...], folder: Path | None) -> 
             raise GussError(f"the plugin {name!r} of {home} cannot be loaded; give it by --plugin. {error}") from error
         whole = str(module.__file__) if name.endswith(".py") else name
         if whole not in PLUGINS:
-            PLUGINS.append(whole)  # by its whole path: processes of environments load it too
+            PLUGINS.append(whole)  # by its absolute path: environment processes load it too
             _FOUND.add(whole)

@@ -1,4 +1,4 @@
-"""Where a result comes from: command, commit, versions, machine."""
+"""Provenance of a result: command, commit, versions, machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import guss
 
 
 def provenance(command: str) -> dict[str, Any]:
-    """A record to store beside a result."""
+    """The provenance to store with a result."""
     versions = {"guss": guss.__version__, "python": platform.python_version()}
     for name in ("jax", "jaxlib", "equinox", "numpy", "scipy", "gymnasium", "mujoco"):
         with contextlib.suppress(PackageNotFoundError):  # mujoco is an extra
@@ -34,7 +34,7 @@ def provenance(command: str) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the sources, "-dirty" if they were changed since; None outside a checkout of guss."""
+    """The commit of the sources, with "-dirty" if they have uncommitted changes; None outside a checkout of guss."""
     here = Path(__file__).resolve().parent
     git = lambda *words: subprocess.run(["git", *words], cwd=here, capture_output=True, text=True)  # noqa: E731
     try:

@@ -1,7 +1,7 @@
-"""A stored episode, step by step, with the plans of every step.
+"""Replay of a stored episode, step by step, with the plans of every step.
 
-Plans are recomputed, not stored: by the models of that time (from a checkpoint, or fitted again to the traces), in the
-states of the episode, with the run's random keys. `Replay.verdict` compares the recomputed actions with those taken.
+Plans are recomputed, not stored: with the models of that episode (from a checkpoint, or refitted to the traces), in the
+states of the episode, with the run's random keys. `Replay.verdict` compares the recomputed with the stored actions.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class CandidateMonitor(Monitor):
         return jnp.zeros((), jnp.int32), Candidates(paths, zeros(), zeros(bool), zeros(bool), zeros(jnp.int32))
 
     def update(self, aux: PyTree, rollouts: Rollout, scores: Scores) -> PyTree:
-        """Add one generation."""
+        """Append one generation."""
         count, candidates = aux
         paths = jnp.mean(rollouts.next_obs, axis=1)
         new = Candidates(paths, scores.reward, scores.safe, scores.finite, scores.cell)
@@ -80,11 +80,12 @@ class PlanSnapshot(NamedTuple):
     actions: np.ndarray  # [H, …], the actions of the chosen plan
 
     def summary(self) -> str:
-        """How many plans are safe, and the chosen one's safety and reward."""
+        """The number of safe plans, and safety and reward of the chosen plan."""
         d, safe = self.diagnostics, self.candidates.safe
-        words = f"{safe.sum()} of {len(safe)} plans predicted safe; the chosen one: "
-        words += "safe" if d.cost <= 0 and d.hard <= 0 else "UNSAFE, the least bad"
-        return words + f", reward {float(d.reward):.2f}" + (", fallback action" if d.fallback else "")
+        words = f"{safe.sum()} of {len(safe)} plans predicted safe; chosen plan: "
+        words += "safe" if d.cost <= 0 and d.hard <= 0 else "unsafe"
+        reward = round(float(d.reward), 2) + 0.0  # no −0
+        return words + f", reward {reward:.2f}" + (", fallback action" if d.fallback else "")
 
 
 class ReplayStep(NamedTuple):
@@ -92,18 +93,18 @@ class ReplayStep(NamedTuple):
 
     step: int
     obs: np.ndarray
-    snapshot: PlanSnapshot | None  # None where nothing was planned
+    snapshot: PlanSnapshot | None  # None if the action was not planned
 
 
 class Replay:
-    """A stored episode of one seed; `steps()` goes through it, planning again."""
+    """A stored episode of one seed; `steps()` iterates over it and recomputes its plans."""
 
     def __init__(
         self, home: Path, episode: int | None, seed: int | None, on_fit: Callable[[FitSummary], Any] = ignore
     ) -> None:
         self.config = read_config(home)
         self.trainer = Trainer(self.config) if self.config.plans else None
-        """What planned; None for a policy, which does not."""
+        """The trainer that planned the episode; None for a policy."""
         self.method: Any = None if self.trainer is None else self.trainer.method
         spec = spec_of_run(self.config)
         warn_if_changed(home, self.config)
@@ -117,21 +118,21 @@ class Replay:
         stored = [e for e in range(done) if trace_path(home, self.seed, e).exists()]
         self.episode = max(stored, default=done - 1) if episode is None else episode
         if not 0 <= self.episode < done:
-            raise GussError(f"{home} has the episodes 0 to {done - 1}, asked for {self.episode}")
+            raise GussError(f"{home} has episodes 0 to {done - 1}, got episode {self.episode}")
         if self.episode not in stored and stored:
             near = min(stored, key=lambda e: abs(e - self.episode))
             raise GussError(
                 f"episode {self.episode} of {home} has no stored trace: of episodes that run in parallel, only the "
-                f"first is stored; the nearest stored one is episode {near}"
+                f"first is stored; the nearest stored episode is {near}"
             )
         self.traces = [read_episode(trace_path(home, each, self.episode)) for each in self.config.seeds]
         self.plain = spec.view is None
-        """Whether the environment has no View: then it is drawn by the dimensions of its observations."""
+        """Whether the environment has no View, so that the dimensions of its observations are drawn."""
         self.view = spec.view or plain_view(self.task, self.traces)
         self.random = lines[self.episode]["phase"] == "random"
         self.state: Any = self._state(home, on_fit) if self.replans else ()
         self.replanned, self.matching = 0, 0
-        """Steps planned again so far, and those of them with the action that was taken."""
+        """Steps replanned so far, and how many of them have the stored action."""
 
     @property
     def replans(self) -> bool:
@@ -140,32 +141,32 @@ class Replay:
 
     @property
     def grid(self) -> Grid:
-        """The cells of behaviour in which plans were kept: those of learned behaviour, where it is learned."""
+        """The behaviour grid of the archive; of learned behaviour if behaviour is learned."""
         return (self.task if self.trainer is None else self.trainer.planning_task).grid
 
     @property
     def keeps_archive(self) -> bool:
-        """Whether the planner keeps the best plan of each kind of behaviour."""
+        """Whether the planner keeps the best plan of each behaviour cell."""
         return self.method is not None and self.method.planner.keeps_archive
 
     def verdict(self) -> str:
-        """Whether the recomputed plans are those of the run."""
+        """A sentence on whether the recomputed actions are those of the run."""
         if not self.replans:
             how = "random actions" if self.random else "actions of a learned policy"
             return f"episode {self.episode} of seed {self.seed}, {how}"
-        what = f"episode {self.episode} of seed {self.seed}, planned again: "
+        what = f"episode {self.episode} of seed {self.seed}, plans recomputed: "
         if self.matching == self.replanned:
-            return what + "every action is the one that was taken"
+            return what + "all actions match the stored actions"
         return what + (
-            f"{self.matching} of {self.replanned} actions are those that were taken; the others are not quite "
-            "those of the run (another machine, version or number of threads)"
+            f"{self.matching} of {self.replanned} actions match the stored actions; the others differ "
+            "(another machine, version or number of threads)"
         )
 
     def __len__(self) -> int:
         return len(self.traces[self.row].obs)
 
     def _state(self, home: Path, on_fit: Callable[[FitSummary], Any]) -> Any:
-        """The state that planned this episode: of the checkpoint after it, or fitted again as the run did."""
+        """The state that planned this episode: from the checkpoint after it, or refitted as in the run."""
         assert self.trainer is not None
         if not self.config.learns:
             return self.trainer.state
@@ -176,7 +177,7 @@ class Replay:
         return fit_log(log, in_turn=self.config.fit.warm_start, test=False, on_fit=on_fit)[0]
 
     def steps(self) -> Iterator[ReplayStep]:
-        """Step by step, planned again where it was planned."""
+        """Iterate over the steps, with recomputed plans if the episode was planned."""
         mine = self.traces[self.row]
         snapshots = self._snapshots() if self.replans else iter(())
         for t in range(len(self)):
@@ -187,7 +188,7 @@ class Replay:
             yield ReplayStep(t, mine.obs[t], snapshot)
 
     def _snapshots(self) -> Iterator[PlanSnapshot]:
-        """The plans of all seeds at once, as the run made them, in the states of the episode."""
+        """Plan for all seeds at once, as in the run, in the states of the episode."""
         assert self.trainer is not None
         method, planner = self.method, self.method.planner
         num_plans = sum(planner.schedule(planner.budget))

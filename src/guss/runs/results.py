@@ -1,4 +1,4 @@
-"""What a stored run has to show: settings, episodes, the paper's measures, and the agent that it trained."""
+"""`Run`: the settings, episodes, measures and agent of a stored run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from guss.validation import build
 
 
 class Run:
-    """A run in its folder, finished or not, as `guss.run` returns it.
+    """A stored run, finished or not, as returned by `guss.run`.
 
-    Raises GussError if the folder holds no run, or a record of it is damaged.
+    Raises GussError if the folder is not a run, or a record is damaged.
 
     Example:
         >>> run = guss.Run("results/quick/safe-pendulum-guss-d6d81405")
@@ -31,7 +31,7 @@ class Run:
     """
 
     def __init__(self, path: Path | str) -> None:
-        """`path`: the run's folder, as `guss run` prints it."""
+        """`path`: the run folder, as printed by `guss run`."""
         self.path = Path(path)
         self._stored = read_stored(self.path)
 
@@ -49,7 +49,7 @@ class Run:
 
     @property
     def metrics(self) -> RunMetrics:
-        """The paper's measures of every seed; an error if there is no finished episode yet."""
+        """The paper's measures of every seed. Raises GussError if there is no finished episode yet."""
         rows = read_episodes(self.path)
         if not rows:
             raise GussError(f"{self.path} has no finished episode yet")
@@ -70,7 +70,7 @@ def episode_from(row: dict[str, object], home: Path) -> Episode:
 
 
 def read_config(home: Path) -> RunConfig:
-    """The settings of a stored run, whose plugins are imported first."""
+    """The settings of a stored run. Imports its plugins first."""
     stored = read_stored(home)
     if user_code_allowed() and stored.facts is not None:
         load_plugins_of(home, stored.facts.plugins, stored.started_in)

@@ -1,7 +1,7 @@
-"""The lines of a run's records, checked as they are read: whatever a file holds, its reader gets rows of known fields.
+"""Readers of a run's records; they check the type of every known field.
 
 read_episodes(home)   episodes.jsonl: a row for each seed and episode
-read_timings(home)    timings.jsonl: a row for each turn of a run
+read_timings(home)    timings.jsonl: a row for each iteration
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from guss.validation import received
 
 Row = dict[str, Any]
 LARGEST = 2**53
-"""Beyond it a count is not exact as a float, and none of ours."""
+"""Largest valid count; larger integers are not exact as floats."""
 
 
 def _is_count(value: Any) -> bool:
-    """A whole number from 0 up."""
+    """Whether a value is a non-negative integer."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
 
 
 def _is_number(value: Any) -> bool:
-    """A finite number, and one whose square is finite too."""
+    """Whether a value is a number whose square is finite."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e100
 
 
@@ -42,7 +42,7 @@ def _are_costs(value: Any) -> bool:
 
 
 def _are_numbers(value: Any) -> bool:
-    """Numbers of every seed, or a list of them; null where one is not known."""
+    """Whether a value is a list over seeds of numbers, or of lists of numbers; null for unknown numbers."""
     if not isinstance(value, list):
         return False
     rows = [each if isinstance(each, list) else [each] for each in value]
@@ -60,14 +60,14 @@ CHECKS: dict[str, Check] = {
     "compiled_programs": (_is_count, "a count"),
     **dict.fromkeys(("r2", "r2_horizon", "ks"), (_are_numbers, "lists of numbers")),
 }
-"""What a field must be, wherever it is; fields that are not needed may also be null."""
+"""The check of each field, and its description; fields that are not required may also be null."""
 EPISODE = ("seed", "episode", "steps", "return", "mean_reward", "unsafe_pct", "status", "phase")
 TIMING = ("episode", "plan_seconds")
-"""Fields that are needed: older runs do not have the others, or only some methods do."""
+"""Required fields; other fields are missing in older runs, or are specific to a method."""
 
 
 def read_episodes(home: Path) -> list[Row]:
-    """A row for each seed and episode of a run, in the order of the file."""
+    """A row for each seed and episode of a run, in file order."""
     path = home / "episodes.jsonl"
     rows = _checked(path, EPISODE)
     counts = dict.fromkeys((row["seed"] for row in rows), 0)
@@ -83,12 +83,12 @@ def read_episodes(home: Path) -> list[Row]:
 
 
 def read_timings(home: Path) -> list[Row]:
-    """A row for each episode of a run, or for each turn of several."""
+    """A row for each iteration of a run: one episode, or several in parallel."""
     return _checked(home / "timings.jsonl", TIMING)
 
 
 def num_random(rows: Sequence[Row]) -> int:
-    """How many episodes at the start had random actions."""
+    """Number of initial episodes with random actions."""
     planned = [row["episode"] for row in rows if row["phase"] != "random"]
     return min(planned) if planned else 1 + max((row["episode"] for row in rows), default=-1)
 
@@ -100,7 +100,7 @@ def _checked(path: Path, needed: Sequence[str]) -> list[Row]:
         if not isinstance(row, dict):
             raise GussError(f"{where}: expected an object, got {received(row)}")
         if missing := [name for name in needed if name not in row]:
-            raise GussError(f"{where}: it has no {missing[0]!r}")
+            raise GussError(f"{where}: the field {missing[0]!r} is missing")
         for name, (fits, what) in CHECKS.items():
             if name in row and not fits(row[name]) and (name in needed or row[name] is not None):
                 raise GussError(f"{where}: expected {what} as {name!r}, got {received(row[name])}")

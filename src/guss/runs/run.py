@@ -1,4 +1,4 @@
-"""Start a run or resume one, and train to its end: records, checkpoints, the final models."""
+"""Starts, resumes and trains runs: records, checkpoints, the final models."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from guss.runs.store import digest_of, read_start, store_iteration, write_start
 from guss.runs.trainer import FinalFit, OnText, Trainer, ignore
 
 DERIVED = ("maps.json.gz", "animation.json.gz", "eval.json")
-"""What is made of a run's records, and has to be made again after more episodes."""
+"""Files derived from a run's records; more episodes make them outdated."""
 PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
 OnFinal = Callable[[FinalFit | None], Any]
-"""Called with None when the fit after the last episode begins, and with its outcome when it is over."""
+"""Called with None when the fit after the last episode starts, and with its result when it ends."""
 
 
 class Watchers(NamedTuple):
-    """Functions that are called while a run trains."""
+    """Callbacks during training."""
 
     on_episode: Callable[[EpisodeSummary], Any] = ignore
     on_step: OnStep = None
@@ -58,13 +58,13 @@ def run(
     origin: dict[str, Any] | None = None,
     **watchers: Any,
 ) -> Run:
-    """Run a config to its end and store its records in a folder of `out`; returns the Run, with what came out.
+    """Execute a run and store its records in a folder of `out`; returns the finished Run.
 
-    `config`: of `make_config`. `data`: the logged transitions to start from, those whose digest the config names.
-    `overwrite`: a run with the same settings that is there already is lost. `logs`: where curves go while it runs, such
-    as "tensorboard". `origin`: what the run stores about where it comes from. `watchers`: functions by the names of
-    `guss.runs.run.Watchers`, such as `on_episode`, or None. Raises GussError if there is a run with the same settings,
-    the folder cannot be written, or the environment fails.
+    `config`: from `make_config`. `data`: the logged transitions to start from, whose digest the config contains.
+    `overwrite`: replace a stored run with the same settings. `logs`: loggers for curves during training, such as
+    "tensorboard". `origin`: the provenance to store. `watchers`: callbacks named as in `guss.runs.run.Watchers`, such
+    as `on_episode`, or None. Raises GussError if a run with the same settings exists, the folder cannot be written, or
+    the environment fails.
 
     Example:
         >>> config = guss.make_config("safe-pendulum", "random", seeds=1, episodes=1)
@@ -86,13 +86,13 @@ def resume(
 ) -> Run:
     """Resume an interrupted run; it ends as if it had never been interrupted. Returns the Run.
 
-    `path`: the run's folder. `previous`: from the checkpoint before the last one. `more`: extend it, also if it is
-    finished. `logs` and `watchers` are as in `run`. Raises GussError if the folder holds no run that can be resumed.
+    `path`: the run folder. `previous`: resume from the second-last checkpoint. `more`: extend the run, even if it is
+    finished. `logs` and `watchers` are as in `run`. Raises GussError if the folder is not a run that can be resumed.
 
     Example:
         >>> config = guss.make_config("safe-pendulum", "random", seeds=1, episodes=1, horizon=3)
         >>> run = guss.run(config, folder)
-        >>> len(guss.resume(run.path).episodes)  # it was finished already
+        >>> len(guss.resume(run.path).episodes)  # the run is already finished
         1
     """
     check_writers(logs)
@@ -109,9 +109,9 @@ def new_run(
     overwrite: bool = False,
     origin: dict[str, Any] | None = None,
 ) -> Iterator[tuple[Path, Trainer]]:
-    """The folder of a new run, locked and without records, and its trainer; arguments as of `run`."""
+    """The locked, empty folder of a new run, and its trainer; arguments as in `run`."""
     if config.data != (None if data is None else digest_of(data)):
-        raise GussError("the config's `data` is the digest of the logged transitions that come with it; they differ")
+        raise GussError("the config's `data` must be the digest of the transitions passed as `data`; they differ")
     home = config.folder_in(Path(out))
     check_folder(home)
     trainer = Trainer(config, data)
@@ -127,7 +127,7 @@ def new_run(
             for name in ("traces", "checkpoints"):
                 shutil.rmtree(home / name, ignore_errors=True)
                 (home / name).mkdir()
-            for name in (*PACKED, FINAL, *DERIVED):  # of the run that was here before
+            for name in (*PACKED, FINAL, *DERIVED):  # of the overwritten run
                 (home / name).unlink(missing_ok=True)
             for name in RECORDS:
                 (home / name).write_bytes(b"")
@@ -141,12 +141,12 @@ def new_run(
 def reopened_run(
     path: Path | str, *, previous: bool = False, more: Extension | None = None
 ) -> Iterator[tuple[Path, Trainer]]:
-    """The folder of a stored run, locked, and its trainer as after the last checkpoint; arguments as of `resume`."""
+    """The locked folder of a stored run, and its trainer restored from a checkpoint; arguments as in `resume`."""
     home, config = Path(path), read_config(Path(path))
     if any((home / name).exists() for name in PACKED):
         raise GussError(
             f"{home} is a packed run (its records are {', '.join(PACKED)}), without a checkpoint to resume from; "
-            f"resume the run that it is a copy of, or run it again with --overwrite"
+            f"resume the original run, or run it again with --overwrite"
         )
     with locked(home):
         stored, before = newest_checkpoint(home, previous), config
@@ -156,14 +156,14 @@ def reopened_run(
         warn_if_changed(home, config)
         if stored is not None:
             trainer.restore(stored)
-        elif (recorded := _recorded(home, trainer)) > trainer.num_envs:  # a kill before a checkpoint leaves one
+        elif (recorded := _recorded(home, trainer)) > trainer.num_envs:  # a kill before the first checkpoint leaves one
             raise GussError(
                 f"{home} has records of {recorded} episodes and no checkpoint to resume from; nothing was changed. "
                 f"Restore its folder checkpoints/, or move the run away to start over"
             )
         kept = _checked_records(home, trainer, {"done": 0} if stored is None else stored.meta, previous)
         with writing(home):
-            for name, content in kept.items():  # what was recorded after the checkpoint, or in part, is done again
+            for name, content in kept.items():  # drop records after the checkpoint, and partial lines
                 if not (home / name).exists() or (home / name).read_bytes() != content:
                     write_atomically(home / name, content)
             for name in ("traces", "checkpoints"):
@@ -176,9 +176,9 @@ def reopened_run(
 
 
 def train(home: Path, trainer: Trainer, logs: Sequence[str] = (), **watchers: Any) -> Run:
-    """Episodes until the run is over, then the final models.
+    """Train until the run is over, then fit the final models.
 
-    Records first, then the checkpoint: what was recorded after it is done again when the run is resumed.
+    Records are written before the checkpoint; a resumed run repeats the episodes recorded after its checkpoint.
     """
     watch = Watchers(**{name: function for name, function in watchers.items() if function is not None})
     trainer.on_stage, trainer.on_warning = watch.on_stage, watch.on_warning
@@ -201,7 +201,7 @@ def train(home: Path, trainer: Trainer, logs: Sequence[str] = (), **watchers: An
 
 
 def _finish(home: Path, trainer: Trainer, on_final: OnFinal) -> None:
-    """Fit to all episodes and keep the models, unless that is done already."""
+    """Fit to all episodes and store the final models, unless they are stored already."""
     if trainer.method.prepared(trainer.state) == () or is_final(home, trainer.done):
         return
     on_final(None)
@@ -212,8 +212,8 @@ def _finish(home: Path, trainer: Trainer, on_final: OnFinal) -> None:
         return
     if fitted.diverged:
         warn(
-            f"the fit after the last episode of {home} diverged (seeds {fitted.diverged}): the models fitted before "
-            f"that episode are kept, and used by `guss eval` and Agent.from_run"
+            f"the fit after the last episode of {home} diverged (seeds {fitted.diverged}): `guss eval` and "
+            f"Agent.from_run use the models fitted before that episode"
         )
     meta = trainer.meta() | {"report": report_numbers(fitted.report), "diverged": fitted.diverged}
     checkpoint.save(home / FINAL, "final", meta, trainer.method.prepared(trainer.state))
@@ -221,22 +221,22 @@ def _finish(home: Path, trainer: Trainer, on_final: OnFinal) -> None:
 
 
 def _recorded(home: Path, trainer: Trainer) -> int:
-    """Episodes of every seed that have a line, whatever it says."""
+    """Number of episodes per seed with a line in episodes.jsonl, valid or not."""
     path = home / "episodes.jsonl"
     return (path.read_bytes().count(b"\n") if path.exists() else 0) // len(trainer.config.seeds)
 
 
 def _checked_records(home: Path, trainer: Trainer, meta: dict[str, Any], previous: bool) -> dict[str, bytes]:
-    """The records that belong to a checkpoint; if they are not complete, an error says what can be done."""
+    """The records that belong to a checkpoint; if they are incomplete, the error names the next step."""
     try:
         return kept_records(home, trainer, meta)
     except GussError as error:
-        way = "Put the files back from a copy, or run it again from the start with --overwrite"
-        with contextlib.suppress(GussError):  # neither is the checkpoint before of any use
+        way = "Restore the files from a copy, or run it again from the start with --overwrite"
+        with contextlib.suppress(GussError):  # the previous checkpoint does not match either
             before = None if previous else newest_checkpoint(home, previous=True)
             if before is not None and kept_records(home, trainer, before.meta):
                 done = before.meta["done"]
-                way = f"The first {done} episodes are complete: `guss run --resume {home} --previous` continues there"
+                way = f"The first {done} episodes are complete: `guss run --resume {home} --previous` resumes there"
         raise GussError(
             f"the records of {home} do not match its checkpoint after {meta['done']} episodes: {error}. Nothing "
             f"was changed. {way}"

@@ -1,8 +1,8 @@
-"""Which user code decides a run, by checksum: a later use of the run warns when that code has changed.
+"""Checksums of the user code of a run, so that later uses of the run warn if the code has changed.
 
-Covered are the modules that define the environment, the planner or method, and the model, as far as they are neither
-part of guss nor of Gymnasium, and the modules that those import from the same folder or package. Data files and
-installed dependencies are not covered.
+Covered are the modules that define the environment, the planner or method, and the model, unless they are part of guss
+or Gymnasium, and the modules that they import from the same folder or package. Data files and installed dependencies
+are not covered.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.description import read_stored
 
 OURS = ("guss", "gymnasium")
-"""Their versions are part of a run's provenance."""
+"""Packages without checksums; their versions are part of a run's provenance."""
 
 
 def source_digests(config: RunConfig) -> dict[str, dict[str, str]]:
-    """SHA-256 of every file that defines the environment, the method or the model, by its name within its folder."""
+    """SHA-256 of the files that define environment, method and model, by part and path within their folder."""
     methods = METHODS if config.is_policy else PLANNERS
     modules = {
         "environment": _environment(config),
@@ -40,20 +40,20 @@ def source_digests(config: RunConfig) -> dict[str, dict[str, str]]:
 
 
 def warn_if_changed(home: Path, config: RunConfig) -> None:
-    """Warn if the code that a stored run began with differs from the code that is there now."""
+    """Warn if the user code of a stored run has changed since the run started."""
     stored = read_stored(home).sources
     now = source_digests(config) if stored else {}
     for part, files in stored.items():
         changed = [name for name, digest in files.items() if now.get(part, {}).get(name) != digest]
         if changed:
             warn(
-                f"the {part} of {home} has changed since the run began ({', '.join(changed)}): results from here on "
+                f"the {part} of {home} has changed since the run started ({', '.join(changed)}): results from here on "
                 f"mix two versions of it",
             )
 
 
 def _environment(config: RunConfig) -> str:
-    """The name of the module that defines the environment, or its file."""
+    """The module or file that defines the environment."""
     if ":" in config.env:
         return config.env.rpartition(":")[0]
     if config.env in gymnasium.registry:
@@ -63,9 +63,9 @@ def _environment(config: RunConfig) -> str:
 
 
 def _files(name: str, folder: Path | None) -> dict[str, str]:
-    """Checksums of a module's file and of what it imports from its folder or package, by their paths there.
+    """Checksums of a module's file and of the files it imports from its folder or package, by relative path.
 
-    `folder`: where a file is looked for first.
+    `folder`: searched first for files.
     """
     if not name or (not name.endswith(".py") and name.partition(".")[0] in OURS):
         return {}
@@ -78,7 +78,7 @@ def _files(name: str, folder: Path | None) -> dict[str, str]:
     queue = [file]
     while queue:
         path = queue.pop()
-        where = path.relative_to(base) if path.is_relative_to(base) else Path(path.name)  # linked from elsewhere
+        where = path.relative_to(base) if path.is_relative_to(base) else Path(path.name)  # a symbolic link
         if where.as_posix() not in found:
             content = path.read_bytes()
             found[where.as_posix()] = hashlib.sha256(content).hexdigest()
@@ -87,17 +87,17 @@ def _files(name: str, folder: Path | None) -> dict[str, str]:
 
 
 def _covered(path: Path, base: Path, top: str) -> bool:
-    """Whether a file belongs to the user's folder or package, and was not installed into it."""
+    """Whether a file belongs to the user's folder or package and is not an installed dependency."""
     parts = path.relative_to(base).parts
     installed = "site-packages" in parts or (not top and base.name == "site-packages")
     return parts[0] == top if top else not installed and parts[0] not in OURS
 
 
 def _imports(where: Path, base: Path, content: bytes) -> Iterator[Path]:
-    """The files below `base` that a source file imports, and their packages."""
+    """The files below `base` that a source file imports, and the __init__.py files of their packages."""
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError):  # an extension module, or a file that is not for this Python
+    except (SyntaxError, ValueError):  # an extension module, or source for another Python version
         return
     names: list[tuple[str, ...]] = []
     for node in ast.walk(tree):

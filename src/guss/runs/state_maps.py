@@ -1,13 +1,13 @@
-"""The states of a run: steps counted by the cells of a plane, from its traces; small enough to be shared.
+"""State maps of a run: its steps counted by the cells of a plane, from its traces; small enough to share.
 
-read_maps(home)     RUN/maps.json.gz, or made from the traces; None if there are neither
-make_maps(home)     from the traces, None if there are none
-write_maps(home)    the same, to the file
-read_states(…)      the traces alone; count_states(states, plane) makes the maps of them
-shared_plane(…)     one plane for several runs, where their environment has none
-keep_maps(home)     at the end of a run: the file, where only the environment's code can make it
+read_maps(home)     RUN/maps.json.gz, or computed from the traces; None if there are neither
+make_maps(home)     computed from the traces; None if there are none
+write_maps(home)    the same, written to the file
+read_states(…)      the traces; count_states(states, plane) computes the maps
+shared_plane(…)     one plane for several runs whose environment has none
+keep_maps(home)     at the end of a run: writes the file if only the environment's code can compute it
 
-Reading imports nothing: the plane is that of a bundled environment, or of the first two observations.
+Reading imports no user code: the plane is that of a bundled environment, or the first two observations.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from guss.types import Trajectory
 NAME, SCHEMA = "maps.json.gz", 1
 FIELDS = ("labels", "limits", "cells", "unsafe_zone", "visited", "unsafe", "covered", "seeds", "episodes", "numbers")
 MOST_CELLS = 1000  # along a side
-CLOSE = 1e-6  # of a side: so far beyond the limits rounding may put a state
+CLOSE = 1e-6  # share of a side by which rounding may put a state beyond the limits
 
 
 class StoredStates(NamedTuple):
-    """The traces of a run, by episode: one of each seed."""
+    """The traces of a run by episode, one for each seed."""
 
     home: Path
     stored: StoredRun
@@ -42,7 +42,7 @@ class StoredStates(NamedTuple):
 
 
 def read_states(home: Path, stored: StoredRun, episodes: Sequence[dict[str, Any]]) -> StoredStates:
-    """The episodes that every seed has finished and stored step by step; `episodes`: their lines."""
+    """The episodes of which every seed has a trace; `episodes`: the lines of episodes.jsonl."""
     seeds = stored.config["seeds"]
     done = {(row["seed"], row["episode"]) for row in episodes}
     found = {}
@@ -54,15 +54,15 @@ def read_states(home: Path, stored: StoredRun, episodes: Sequence[dict[str, Any]
 
 
 def make_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | None:
-    """The maps of a run's traces; None as `count_states` says."""
+    """The maps of a run's traces; None as in `count_states`."""
     return count_states(read_states(home, read_stored(home), read_episodes(home)), plane)
 
 
 def count_states(states: StoredStates, plane: StateMap | None = None) -> dict[str, Any] | None:
     """Visited and unsafe cells of all stored episodes, and the share covered by the end of each, mean over seeds.
 
-    `numbers` are those of the episodes. None: there are none, or an observation is one number. `plane`: what states are
-    counted on, instead of the one that follows from what is stored.
+    `plane` overrides the plane that follows from the stored records. The entry `numbers` lists the episodes. Returns
+    None if there are no traces, or an observation has a single dimension.
     """
     home, stored, traces = states
     seeds = stored.config["seeds"]
@@ -99,35 +99,35 @@ def count_states(states: StoredStates, plane: StateMap | None = None) -> dict[st
 
 
 def known_plane(stored: StoredRun) -> StateMap | None:
-    """The plane of a bundled environment; None: states are counted by their first two observations."""
+    """The plane of a bundled environment; None: the first two observations are the plane."""
     entry = bundled_env(stored.env)
     if has_own_plane(stored):
         raise GussError(
-            f"the plane of the states of {stored.env!r} is computed by its own code, which is not imported here; the "
+            f"the state map of {stored.env!r} is computed by its own code, which is not imported here; the "
             f"run writes {NAME} when it ends"
         )
     return None if entry is None or entry.item.view is None else entry.item.view.map
 
 
 def has_own_plane(stored: StoredRun) -> bool:
-    """Whether the plane is computed by code that is not part of guss."""
+    """Whether user code computes the plane."""
     return bundled_env(stored.env) is None and stored.facts is not None and stored.facts.env.map is not None
 
 
 def keep_maps(home: Path, view: View | None) -> None:
-    """At the end of a run: write the maps now if later only the environment's own code could make them."""
+    """At the end of a run: write the maps if only the environment's code can compute their plane."""
     if view is not None and view.map is not None and bundled_env(read_stored(home).env) is None:
         try:
             write_maps(home, view.map)
         except Exception as error:
             raise GussError(
-                f"all episodes of {home} are stored, but not the map of its states: the environment's View.map raised "
+                f"all episodes of {home} are stored, but not its state map: the environment's View.map raised "
                 f"{type(error).__name__}: {error}"
             ) from error
 
 
 def write_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | None:
-    """Make them and keep them in the run's folder."""
+    """Compute the maps and write them to the run folder."""
     maps = make_maps(home, plane)
     if maps is not None:
         write_packed(home / NAME, maps)
@@ -135,22 +135,22 @@ def write_maps(home: Path, plane: StateMap | None = None) -> dict[str, Any] | No
 
 
 def read_maps(home: Path) -> dict[str, Any] | None:
-    """Those that are stored, else made from the traces; None if there are neither."""
+    """The stored maps, else computed from the traces; None if there are neither."""
     return stored_maps(home) or make_maps(home)
 
 
 def stored_maps(home: Path) -> dict[str, Any] | None:
-    """Those of the file; None if there is none."""
+    """The maps in the file; None if there is no file."""
     if not (home / NAME).exists():
         return None
     maps = read_packed(home / NAME, "the maps of a run", SCHEMA, FIELDS)
     if not _is_whole(maps):
-        raise GussError(f"{home / NAME} is not the maps of a run: its cells, limits and counts do not fit together")
+        raise GussError(f"{home / NAME} is not the maps of a run: its cells, limits and counts are inconsistent")
     return maps
 
 
 def _is_whole(maps: dict[str, Any]) -> bool:
-    """Whether a stored map can be drawn: whoever wrote it, its numbers fit together."""
+    """Whether the numbers of a stored map are consistent, so that it can be drawn."""
     try:
         (x0, x1), (y0, y1) = np.asarray(maps["limits"], float)
         rows, columns = (int(count) for count in maps["cells"])
@@ -169,9 +169,9 @@ def _is_whole(maps: dict[str, Any]) -> bool:
 
 
 def shared_plane(states: Sequence[StoredStates]) -> StateMap | None:
-    """The plane of these runs' first two observations, over all of them, so that their maps can be compared.
+    """A plane of the first two observations with limits over all these runs, so that their maps can be compared.
 
-    None where the environment has a plane, or nothing is stored step by step.
+    None if the environment has a plane, or there are no traces.
     """
     edges, names = [], None
     for each in states:
@@ -185,7 +185,7 @@ def shared_plane(states: Sequence[StoredStates]) -> StateMap | None:
 
 
 def _unsafe(home: Path, trace: Trajectory, soft: np.ndarray) -> np.ndarray:
-    """Where any soft constraint is violated, [T]."""
+    """Whether each step violates a soft constraint, [T]."""
     cost = np.zeros((len(trace.obs), 0)) if trace.cost is None else np.asarray(trace.cost)
     if cost.shape[-1] != len(soft):
         raise GussError(f"the traces of {home} have {cost.shape[-1]} costs, its environment has {len(soft)}")
@@ -193,7 +193,7 @@ def _unsafe(home: Path, trace: Trajectory, soft: np.ndarray) -> np.ndarray:
 
 
 def cells_of(plane: StateMap, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The cell of each of [N, D], a number, and whether it is on the map at all."""
+    """The cell index of each observation [N, D], and whether it lies on the map."""
     low, high = np.asarray(plane.limits, float).T
     share = (np.asarray(plane.place(np.asarray(obs, float)), float) - low) / (high - low)
     inside = ((share >= -CLOSE) & (share <= 1.0 + CLOSE)).all(axis=-1)
@@ -203,6 +203,6 @@ def cells_of(plane: StateMap, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _counted(counts: np.ndarray, plane: StateMap) -> list[list[int]]:
-    """Cells with anything in them: [i, j, count]."""
+    """Non-empty cells as [i, j, count]."""
     cells = np.flatnonzero(counts)
     return [[*divmod(int(cell), plane.cells[1]), int(counts[cell])] for cell in cells]

@@ -1,14 +1,14 @@
-"""A run's files: `DIR/<env>-<method>-<8 hex of its config>/`, readable by people and programs.
+"""Files of a run: `DIR/<env>-<method>-<8 hex of its config>/`.
 
-config.json       everything that decides the outcome, and where it came from; checksums of the user's code
+config.json       all settings that determine the outcome, provenance, checksums of user code
 episodes.jsonl    a line per seed and episode; nothing in it depends on the clock or the machine
-timings.jsonl     a line per episode, or per turn of several: seconds, model error, host
-maps.json.gz      its states, counted by cells; animation.json.gz: one episode with its plans (both: `guss pack`)
-data.npz          logged transitions it started from, if any
-traces/seed<S>-ep<E>.npz   of several episodes that a baseline plays at once, the first
-checkpoints/ep<E>.ckpt   everything needed to resume after E episodes; the last two
+timings.jsonl     a line per iteration (one episode, or several in parallel): seconds, model error, host
+maps.json.gz      states counted by cells; animation.json.gz: one episode with its plans (both: `guss pack`)
+data.npz          logged transitions to start from, if any
+traces/seed<S>-ep<E>.npz   steps of an episode; of episodes in parallel, only the first
+checkpoints/ep<E>.ckpt   state needed to resume after E episodes; the last two are kept
 final.ckpt        models fitted to all episodes of a finished run
-lock              there while a process works on the run
+lock              exists while a process writes to the run
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from guss.runs.trainer import Iteration
 
 SCHEMA = 2
-"""Of config.json. 2: settings are stored whole, and those of the method and the model have names of their own."""
+"""Version of config.json. 2: all settings are stored, those of method and model in separate tables."""
 
 
 def short_name(env: str) -> str:
-    """An environment's name for folders and figures: of a custom one its file and function, without the folder."""
+    """An environment's name for folders and figures; of a custom environment file and function, without its folder."""
     module, _, function = env.rpartition(":")
     name = env if not module else f"{Path(module).name.removesuffix('.py')} {function}".removesuffix(" make_env")
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
@@ -58,7 +58,7 @@ def json_bytes(data: dict[str, Any]) -> bytes:
 
 
 def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Add JSON lines, on disk when this returns; all of them or, if there is no room, none."""
+    """Append JSON lines and flush them to disk; if the disk is full, none is written."""
     size = 0
     try:
         size = path.stat().st_size if path.exists() else 0
@@ -67,22 +67,19 @@ def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        with contextlib.suppress(OSError):  # the first error is the one to report; half a line is dropped on resuming
+        with contextlib.suppress(OSError):  # report the first error; resuming drops a partial line
             os.truncate(path, size)
-        raise GussError(f"{file_error(path, error)}. What was finished before is kept") from error
+        raise GussError(f"{file_error(path, error)}. Earlier episodes are kept") from error
 
 
 def read_lines(path: Path) -> list[Any]:
-    """All JSON lines of a file; a last one that was cut off while writing does not count.
-
-    A file that was packed since (`gzip episodes.jsonl`) is read as it is.
-    """
+    """All JSON lines of a file, without an incomplete last line; reads `<file>.gz` if it exists."""
     rows = []
     for number, line in enumerate(raw_lines(path), 1):
         try:
             rows.append(json.loads(line))
         except (ValueError, RecursionError) as error:
-            raise GussError(f"{path} holds a line that is not JSON: line {number}, {error}") from error
+            raise GussError(f"{path}, line {number} is not JSON: {error}") from error
     return rows
 
 
@@ -92,11 +89,11 @@ def raw_lines(path: Path) -> list[bytes]:
         content = unpacked(packed) if packed.exists() else path.read_bytes()
     except OSError as error:
         raise file_error(path, error, "read") from error
-    return [line + b"\n" for line in content.split(b"\n")[:-1]]  # what follows the last newline was cut off
+    return [line + b"\n" for line in content.split(b"\n")[:-1]]  # without an incomplete last line
 
 
 def packed_bytes(content: bytes) -> bytes:
-    """Compressed by gzip, always to the same bytes: without the time and a name."""
+    """Content compressed by gzip, deterministically: without time and file name."""
     buffer = io.BytesIO()
     with gzip.GzipFile("", "wb", 9, buffer, mtime=0) as file:
         file.write(content)
@@ -104,27 +101,27 @@ def packed_bytes(content: bytes) -> bytes:
 
 
 def unpacked(path: Path) -> bytes:
-    """What a file holds that gzip compressed."""
+    """The content of a gzip file."""
     with path.open("rb") as file, reading(f"{path} is damaged, or not compressed by gzip"):
         return read_gzip(file, MAX_PACKED.budget(str(path)))
 
 
 def write_packed(path: Path, data: dict[str, Any]) -> None:
-    """JSON, compressed, atomically; the same data give the same bytes."""
+    """Write compressed JSON atomically; equal data give equal bytes."""
     write_atomically(path, packed_json(data))
 
 
 def packed_json(data: dict[str, Any]) -> bytes:
-    """The content of such a file."""
+    """The bytes that `write_packed` writes."""
     return packed_bytes(json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode())
 
 
 def read_packed(path: Path, what: str, schema: int, names: Sequence[str]) -> dict[str, Any]:
-    """What `write_packed` wrote: `what`, of this schema and with these names; anything else raises."""
-    with reading(f"{path} is not {what}: it holds no JSON"):
+    """Read a file of `write_packed`; raises GussError unless it has this schema and these names. `what`: its name."""
+    with reading(f"{path} is not {what}: it is not JSON"):
         data = json.loads(unpacked(path))
     if not isinstance(data, dict) or "schema" not in data:
-        raise GussError(f"{path} is not {what}: it names no schema")
+        raise GussError(f"{path} is not {what}: it has no schema")
     if data["schema"] != schema:
         raise GussError(
             f"{path} has schema {data['schema']!r}, this version of guss reads {schema}: another version wrote it"
@@ -135,7 +132,7 @@ def read_packed(path: Path, what: str, schema: int, names: Sequence[str]) -> dic
 
 
 def by_seed(episodes: list[dict[str, Any]], field: str) -> np.ndarray:
-    """One field of the episode records as an array [seeds, episodes]; episodes that not all seeds have are left out."""
+    """One field of the episode records as an array [seeds, episodes], over the episodes that all seeds have."""
     seeds = sorted({row["seed"] for row in episodes})
     table = [[row[field] for row in episodes if row["seed"] == seed] for seed in seeds]
     shortest = min((len(row) for row in table), default=0)
@@ -143,12 +140,12 @@ def by_seed(episodes: list[dict[str, Any]], field: str) -> np.ndarray:
 
 
 def trace_path(home: Path, seed: int, episode: int) -> Path:
-    """Where an episode of a seed is."""
+    """The path of the trace of an episode."""
     return home / "traces" / f"seed{seed}-ep{episode}.npz"
 
 
 def digest_of(data: Dataset) -> str:
-    """A digest of logged data, whatever file they came from."""
+    """A digest of logged data, independent of the file format."""
     digest = hashlib.sha256()
     rows = data.trajectory
     for part in (rows.obs, rows.action, rows.next_obs, rows.learnable, rows.reward, rows.cost):
@@ -161,7 +158,7 @@ def digest_of(data: Dataset) -> str:
 
 
 def write_start(home: Path, data: Dataset | None) -> None:
-    """Keep the logged data that a run starts from with it."""
+    """Store the logged data that a run starts from."""
     if data is None:
         (home / "data.npz").unlink(missing_ok=True)
     else:
@@ -174,16 +171,16 @@ def read_start(home: Path, digest: str | None) -> Dataset | None:
         return None
     data = read_trace(home / "data.npz")
     if digest_of(data) != digest:
-        raise GussError(f"{home / 'data.npz'} is not what this run started from: its digest does not match config.json")
+        raise GussError(f"{home / 'data.npz'} was altered: its digest does not match config.json")
     return data
 
 
 def store_iteration(
     home: Path, seeds: Sequence[int], first: int, found: Iteration, steps: np.ndarray, stores_all: bool = True
 ) -> list[dict[str, Any]]:
-    """Episodes of every seed, numbered from `first`: their traces, then their lines, which are returned.
+    """Write traces, then lines, of episodes of every seed, numbered from `first`; returns the lines.
 
-    `steps`: real steps of each seed, these included. Without `stores_all` only the first is kept step by step.
+    `steps`: real steps of each seed, including these. Without `stores_all` only the first episode gets a trace.
     """
     trajectory, rows = found.trajectory, []
     total = steps - [sum(one.steps for one in mine) for mine in found.metrics]
@@ -202,7 +199,7 @@ def store_iteration(
 
 
 def _figures(metrics: EpisodeMetrics, status: str, total_steps: int) -> dict[str, Any]:
-    """The measures of an episode, as its line has them."""
+    """The measures of an episode in its line."""
     first = {"steps": metrics.steps, "total_steps": total_steps, "return": metrics.episode_return}
     without = ["episode_return", "terminated", *(["unsafe_pct_by_cost"] * (len(metrics.costs) < 2))]
     rest = {name: value for name, value in metrics._asdict().items() if name not in without}

@@ -1,5 +1,5 @@
-"""Many runs, one after another, cheap ones first. Each is an ordinary run: what is finished is skipped, what was begun
-is resumed from its checkpoint, and the error of one that fails is kept while the others run. Nothing is printed here.
+"""Executes many runs one after another, cheap runs first. Finished runs are skipped, unfinished runs are resumed from
+their checkpoint, and the error of a failed run is stored while the other runs continue. This module prints nothing.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from guss.runs.run import resume, run
 from guss.runs.trainer import FinalFit
 
 ENOUGH = 60.0
-"""Expected seconds after which what was measured weighs as much as the guess: short runs are mostly overhead."""
+"""Expected seconds after which measured time and estimate have equal weight; short runs are mostly overhead."""
 Extras = Mapping[str, Callable[[Path], Any]]
-"""What to make of every finished run: the file's name in its folder, and who writes it."""
+"""Files to write for every finished run: the name in its folder, and the function that writes it."""
 
 # ------------------------------------------------------------------------------------------------------------ forecast
 
-# Seconds of one core, rounded from the records in `results/`; what a run has taken so far corrects them.
+# Seconds of one core, rounded from the records in `results/`; measured times of a run correct them.
 COMPILE = 15.0  # a run
 STEP, HOSTED_STEP = 1e-5, 4e-4  # a real step of a seed, compiled or in a simulator
 PLAN, PREDICTED_STEP = 2e-3, 1.5e-6  # a plan of a seed, and each step of each of its candidates
@@ -36,7 +36,7 @@ UPDATE = 5e-3  # an update of SAC's nets
 
 
 def expected_seconds(config: RunConfig) -> np.ndarray:
-    """Of every episode of a run, all seeds together, without compiling."""
+    """Expected seconds of every episode of a run, for all seeds, without compilation."""
     task = spec_of_run(config).make_task()
     steps, step = task.episode_length, HOSTED_STEP if task.reset is None else STEP
     episode = np.arange(config.episodes)
@@ -53,7 +53,7 @@ def expected_seconds(config: RunConfig) -> np.ndarray:
 
 
 def _fit_steps(config: RunConfig, rows: np.ndarray) -> np.ndarray:
-    """Gradient steps of the fit to so many transitions. It ends four patiences after its best epoch, or sooner."""
+    """Gradient steps of a fit to `rows` transitions; it ends at most four patiences after its best epoch."""
     fit = config.fit
     epochs = min(fit.epochs, 6 * fit.patience)
     steps = np.ceil(epochs * rows * (1.0 - fit.validation) / fit.batch)
@@ -65,25 +65,25 @@ def _fit_steps(config: RunConfig, rows: np.ndarray) -> np.ndarray:
 
 
 class Job:
-    """One run of a batch: how far it is, and how long it will take."""
+    """One run of a batch: its progress, and its expected time."""
 
     def __init__(self, config: RunConfig, out: Path) -> None:
         self.config, self.out = config, out
         self.name = f"{config.env} {config.method}"
         self.home = config.folder_in(out)
         self.expected = expected_seconds(config)
-        """Seconds of every episode, roughly."""
+        """Expected seconds of every episode."""
         self.news: EpisodeSummary | None = None
-        """Of the last of them, if it was played just now."""
+        """Summary of the last episode of this session; None: no episode finished yet."""
         self.troubles: list[str] = []
-        """Why it is not finished, or what could not be made of it."""
-        with contextlib.suppress(GussError):  # reported when its turn comes, so that the others run
+        """Errors: why the run is not finished, or which files could not be written."""
+        with contextlib.suppress(GussError):  # reported when the run starts, so that the other runs continue
             self.look()
 
     def look(self) -> None:
-        """Read what is stored of it; another process may have continued it."""
+        """Read the stored progress; another process may have continued the run."""
         self.done, self.seconds = 0, 0.0
-        """Episodes that are kept, and what they took, without compiling."""
+        """Stored episodes, and the seconds they took without compilation."""
         if self.begun:
             done = episodes_kept(self.home)
             lines = [line for line in read_timings(self.home) if line["episode"] < done]
@@ -93,31 +93,31 @@ class Job:
 
     @property
     def begun(self) -> bool:
-        """Whether it is there to be resumed."""
+        """Whether the run folder exists."""
         return (self.home / "config.json").exists()
 
     @property
     def packed(self) -> bool:
-        """Whether its records are all that was kept: it cannot be resumed."""
+        """Whether the run is packed, that is, without checkpoints to resume from."""
         return self.begun and not (self.home / "checkpoints").is_dir()
 
     @property
     def finished(self) -> bool:
-        """Whether all episodes are there."""
+        """Whether all episodes are finished."""
         return self.done >= self.config.episodes
 
     @property
     def work(self) -> float:
-        """All of it, in expected seconds."""
+        """The whole run, in expected seconds."""
         return float(self.expected.sum()) + COMPILE
 
     @property
     def work_done(self) -> float:
-        """What is done of it, in expected seconds."""
+        """The finished part, in expected seconds."""
         return self.work if self.finished else float(self.expected[: self.done].sum())
 
     def seconds_left(self, pace: float) -> float:
-        """Until it is finished, by its own pace as far as it has one. `pace`: seconds that an expected second takes."""
+        """Estimated seconds until the run is finished. `pace`: measured seconds per expected second of the batch."""
         if self.finished:
             return 0.0
         played = float(self.expected[: self.done].sum())
@@ -125,54 +125,54 @@ class Job:
         return own * float(self.expected[self.done :].sum()) + pace * COMPILE * (self.news is None)
 
     def add(self, news: EpisodeSummary) -> None:
-        """Episodes of it are over."""
+        """Add a finished iteration."""
         self.done, self.news = news.episode + 1, news
         self.seconds += news.seconds_fit + news.seconds_plan - news.seconds_compile
 
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Is notified of the progress of a batch."""
+    """Receives the progress of a batch."""
 
     def start(self, job: Job) -> None:
-        """A run begins, or is resumed."""
+        """A run starts or resumes."""
 
     def episode(self, job: Job) -> None:
-        """Episodes of it are over: `job.news`."""
+        """Episodes have finished: `job.news`."""
 
     def step(self, done: int) -> None:
-        """So many steps of the episode under way are over."""
+        """`done` steps of the current episode have finished."""
 
     def make(self, job: Job, name: str) -> None:
-        """Its episodes are over, and a file is made of them."""
+        """All episodes have finished; the file `name` is written next."""
 
     def end(self, job: Job) -> None:
-        """It is finished, or failed."""
+        """The run has finished or failed."""
 
 
 class Batch:
-    """Runs in the order in which they are done: the one that will take least first."""
+    """Runs in order of expected time, shortest first."""
 
     def __init__(self, configs: Sequence[RunConfig], out: Path) -> None:
         self.in_order = [Job(config, out) for config in configs]
-        """As they were asked for."""
+        """In the order of the configs."""
         self.jobs = sorted(self.in_order, key=lambda job: job.seconds_left(1.0))
-        """As they are done."""
+        """In the order of execution."""
 
     @property
     def pace(self) -> float:
-        """Seconds that an expected second took so far; near 1 while little is known."""
+        """Measured seconds per expected second so far; close to 1 at the start."""
         expected = sum(float(job.expected[: job.done].sum()) for job in self.jobs)
         return (sum(job.seconds for job in self.jobs) + ENOUGH) / (expected + ENOUGH)
 
     @property
     def work(self) -> float:
-        """All of it, in expected seconds."""
+        """All runs, in expected seconds."""
         return sum(job.work for job in self.jobs)
 
     @property
     def work_done(self) -> float:
-        """What is done of it, in expected seconds; what failed will not be done."""
+        """The finished part, in expected seconds; failed runs count as finished."""
         return sum(job.work if job.troubles else job.work_done for job in self.jobs)
 
     @property
@@ -181,14 +181,14 @@ class Batch:
         return sum(job.seconds_left(pace) for job in self.jobs if not job.troubles)
 
     def run(self, origin: dict[str, Any], watcher: Watcher, extras: Extras) -> list[Job]:
-        """All of them, and what is to be made of each; returns those with troubles."""
+        """Execute all runs and write their extra files; returns the runs with troubles."""
         for job in self.jobs:
             _finish(job, origin, watcher, extras)
         return [job for job in self.jobs if job.troubles]
 
 
 def _finish(job: Job, origin: dict[str, Any], watcher: Watcher, extras: Extras) -> None:
-    """One run to its end."""
+    """Finish one run and write its extra files."""
     try:
         job.look()
         was_finished = job.finished
@@ -225,8 +225,8 @@ def _train(job: Job, origin: dict[str, Any], watcher: Watcher) -> None:
         run(job.config, job.out, origin=origin, **how)
     elif job.packed:
         raise GussError(
-            f"{job.home} has {job.done} of {job.config.episodes} episodes and no checkpoint to resume from; move it "
-            f"away to start over"
+            f"{job.home} has {job.done} of {job.config.episodes} episodes and no checkpoint to resume from; move the "
+            f"folder away to start over"
         )
     else:
         resume(job.home, **how)

@@ -1,9 +1,9 @@
-"""The exploration experiment of Sec. 5.1: every planner, one episode per seed, a perfect model. Stores records only.
+"""The exploration experiment of Sec. 5.1: every planner, one episode per seed, a perfect model. Stores only records.
 
-    DIR/toy/config.json              settings, layout, where it came from
-    DIR/toy/records/<method>.npz     what happened, arrays [T, S, …]
+    DIR/toy/config.json              settings, layout, provenance
+    DIR/toy/records/<method>.npz     trajectories and measures, arrays [T, S, …]
 
-An interrupted experiment continues where it stopped: methods whose record is there are not run again.
+An interrupted experiment resumes: methods with a stored record are not run again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class ToyConfig:
-    """Everything that decides the outcome."""
+    """All settings that determine the outcome."""
 
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -59,7 +59,7 @@ class ToyConfig:
         for name in ("methods", "seeds"):
             values = getattr(self, name)
             if not values or len(set(values)) != len(values):
-                raise GussError(f"the toy experiment needs {name}, each once, got {list(values)}")
+                raise GussError(f"the toy experiment needs distinct {name}, got {list(values)}")
         if self.steps < 1:
             raise GussError(f"an episode needs at least 1 step, got {self.steps}")
 
@@ -71,13 +71,13 @@ class ToyConfig:
 
 
 def cell_rows(positions: Array, size: Array) -> Array:
-    """Cells of the 50 × 50 coverage grid in which positions lie; the far walls belong to the last cells."""
+    """The cells of positions in the 50 × 50 coverage grid; the upper walls belong to the last cells."""
     index = jnp.clip(jnp.floor(positions * CELLS[0] / size), 0, CELLS[0] - 1).astype(jnp.int32)
     return index[..., 0] * CELLS[1] + index[..., 1]
 
 
 def safe_cells(layout: ToyLayout) -> np.ndarray:
-    """Which cells of the coverage grid hold a safe position (of those reached in whole steps from the start)."""
+    """Whether each cell of the coverage grid contains a safe position reachable in unit steps from the start."""
     steps = np.arange(-np.ceil(layout.size), np.ceil(layout.size) + 1)
     axes = [np.unique(np.clip(layout.start[i] + steps, 0, layout.size)) for i in (0, 1)]
     points = jnp.asarray(np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 2), jnp.float32)
@@ -89,7 +89,7 @@ def safe_cells(layout: ToyLayout) -> np.ndarray:
 
 
 class CoverageMonitor(Monitor):
-    """Marks the cells that the safe plans of one step pass through."""
+    """Marks the cells visited by the safe plans of one step."""
 
     size: Array
 
@@ -97,7 +97,7 @@ class CoverageMonitor(Monitor):
         return jnp.zeros((CELLS[0] * CELLS[1],), bool)
 
     def update(self, aux: Bool[Array, "cells"], rollouts: Rollout, scores: Scores) -> Bool[Array, "cells"]:
-        """Add the cells of this generation's safe plans."""
+        """Mark the cells of this generation's safe plans."""
         cells = cell_rows(rollouts.next_obs[:, 0], self.size)  # [N, H]
         nowhere = CELLS[0] * CELLS[1]
         cells = jnp.where(scores.safe[:, None], cells, nowhere)
@@ -138,7 +138,7 @@ def run_method(config: ToyConfig, method: str, on_step: OnStep = None) -> dict[s
         "reward": found.reward,
         "cost": found.cost.sum(-1),
         "safe_plan_share": diagnostics.safe_share,
-        # "Total amount of the safe space explored" (Fig. 2c): by all steps so far, and by each step's plans alone.
+        # "Total amount of the safe space explored" (Fig. 2c): by all steps so far, and by the plans of each step.
         "coverage": (np.logical_or.accumulate(visited, axis=0) & safe).sum(-1) / safe.sum(),
         "coverage_of_step": (visited & safe).sum(-1) / safe.sum(),
         "evaluated": diagnostics.evaluated,
@@ -156,14 +156,14 @@ def run_toy(
     on_method: Callable[[str, bool], Any] = ignore,
     on_step: OnStep = None,
 ) -> Path:
-    """Run all methods and store their records under `folder`/toy; returns that folder.
+    """Run all methods and store their records in `folder`/toy; returns that folder.
 
-    `on_method(name, stored)` is called before each method, with whether its record is there already.
+    `on_method(name, stored)` is called before each method, with whether its record is already stored.
     """
     home = folder / "toy"
     records, done = home / "records", home / "summary.json"
     check_folder(records)
-    for method in config.methods:  # a bad setting of the last method must not cost the time of the first
+    for method in config.methods:  # raise on wrong settings of any method before running the first
         toy_planner(config, method)
     before = _stored_as(home, config)
     resumes = before is not None and all(before.get(name) == origin[name] for name in ("commit", "versions"))
@@ -183,13 +183,13 @@ def run_toy(
 
 
 def is_finished(home: Path, config: ToyConfig) -> bool:
-    """Whether a folder holds all records of that very experiment."""
+    """Whether a folder contains all records of an experiment with these settings."""
     records = [home / "records" / f"{method}.npz" for method in config.methods]
     return _stored_as(home, config) is not None and all(path.exists() for path in records)
 
 
 def _stored_as(home: Path, config: ToyConfig) -> dict[str, Any] | None:
-    """Where the experiment in a folder comes from, if it can be read and has these settings."""
+    """The provenance of the experiment in a folder; None unless it is readable and has these settings."""
     try:
         data = _read(home)
     except GussError:
@@ -198,20 +198,20 @@ def _stored_as(home: Path, config: ToyConfig) -> dict[str, Any] | None:
 
 
 def _read(home: Path) -> dict[str, Any]:
-    """The config.json of an experiment, checked."""
+    """The checked config.json of an experiment."""
     data, where = read_json(home), f"{home / 'config.json'}: "
     if data.get("schema") != SCHEMA:
-        raise GussError(f"{where}a toy experiment of schema {SCHEMA} can be read, got {received(data.get('schema'))}")
+        raise GussError(f"{where}expected a toy experiment of schema {SCHEMA}, got {received(data.get('schema'))}")
     config = build(ToyConfig, data.get("config"), f"{where}config")
     for method in config.methods:
         if Path(method).name != method:
-            raise GussError(f"{where}it names a method {method!r}, which cannot be that of a record")
+            raise GussError(f"{where}the method name {method!r} cannot be the name of a record")
     convert(data.get("provenance"), dict[str, Any], f"{where}provenance")
     return data
 
 
 def load_toy(home: Path) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-    """The stored config and records of an experiment folder, methods in the order they were asked for."""
+    """The stored config and records of an experiment folder, in the order of the config's methods."""
     data, records = _read(home), {}
     for method in data["config"]["methods"]:
         what = f"the record of {method!r} in {home}"

@@ -1,4 +1,4 @@
-"""An episode by the dimensions of its observations: the course of each with its limits, and the actions."""
+"""An episode by dimensions: each dimension of the observations over time with its limits, and the actions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from guss.errors import UnknownNameError
 from guss.runs.replay import PlanSnapshot, Replay
 
 MOST_DIMS = 8
-"""Dimensions that are drawn by default."""
+"""Maximum number of dimensions drawn by default."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,17 @@ class Track:
     values: np.ndarray
     """[T + 1]; NaN after a jump."""
     unsafe: np.ndarray
-    """Indices of the values that an unsafe step led to."""
+    """Indices of the values after unsafe steps."""
     bounds: tuple[tuple[float, float, str], ...] = ()
-    """Limits within view: the limit, the end of the unsafe zone beyond it, a text."""
+    """Limits within view: the limit, the end of the unsafe zone beyond it, a label."""
     note: str = ""
-    """Limits that are not in view."""
+    """Limits that are not in view, as text."""
     held: bool = False
-    """An action: it is held until the next step."""
+    """Whether values are held until the next step, as actions are."""
 
 
 class TrackPlans(NamedTuple):
-    """Where plans lead one track from now, [N, H + 1]; of an action, the chosen plan's."""
+    """Predicted values of one track from now on, [N, H + 1]; of an action, only the chosen plan's."""
 
     safe: np.ndarray
     unsafe: np.ndarray
@@ -43,7 +43,7 @@ class TrackPlans(NamedTuple):
 
 
 def find_dims(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The dimensions of these names or numbers, each once."""
+    """The indices of dimensions given by name or number, without repetition."""
     known = {str(i): i for i in range(len(labels))} | {label: labels.index(label) for label in labels}
     if unknown := [name for name in wanted if name not in known]:
         raise UnknownNameError("dimension of the observation", unknown[0], labels)
@@ -51,7 +51,7 @@ def find_dims(labels: Sequence[str], wanted: Sequence[str]) -> list[int]:
 
 
 def drawn_dims(labels: Sequence[str], wanted: Sequence[str], limited: Sequence[int]) -> list[int]:
-    """Those wanted; by default all, or of many those with a limit and the first others."""
+    """The `wanted` dimensions; by default at most MOST_DIMS, of which those with a limit come first."""
     if wanted:
         return find_dims(labels, wanted)
     return sorted(list(dict.fromkeys([*limited, *range(len(labels))]))[:MOST_DIMS])
@@ -73,7 +73,7 @@ class Tracks:
         of_dim = {threshold.constraint: threshold.dim for threshold in thresholds}
         tracks = []
         for dim in self.dims:
-            counted = [of_dim.get(c.name, dim) == dim for c in task.constraints]  # those without a limit: on all
+            counted = [of_dim.get(c.name, dim) == dim for c in task.constraints]  # a constraint without limit: all dims
             unsafe = np.flatnonzero((cost[:, counted] > 0).any(axis=1)) + 1
             mine_here = [threshold for threshold in thresholds if threshold.dim == dim]
             tracks.append(_obs_track(labels[dim], path[:, dim], jumps, unsafe, mine_here))
@@ -86,7 +86,7 @@ class Tracks:
         self.tracks = tuple(tracks)
 
     def plans(self, obs: np.ndarray, snapshot: PlanSnapshot) -> tuple[TrackPlans, ...]:
-        """Where the plans of one step lead each track."""
+        """The predicted values of each track for the plans of one step."""
         candidates, actions = snapshot.candidates, snapshot.actions.reshape(len(snapshot.actions), -1)
         masks = candidates.finite & candidates.safe, candidates.finite & ~candidates.safe
         found = []
@@ -119,7 +119,7 @@ def _obs_track(
 
 
 def view_limits(course: np.ndarray, limits: Sequence[float]) -> tuple[float, float]:
-    """From where to where a number is drawn: its course, and limits that are not far from it."""
+    """The axis limits of a track: the range of its values, and limits close to it."""
     low, high = float(np.nanmin(course)), float(np.nanmax(course))
     span = max(high - low, 1e-3 * max(abs(low), abs(high)), 1e-6)
     near = [end for end in limits if low - 1.5 * span <= end <= high + 1.5 * span]

@@ -1,4 +1,4 @@
-"""The loop of every run, whatever its method: prepare → collect episodes of all seeds → update."""
+"""The training loop of every run and method: prepare → collect episodes of all seeds → update."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ OnText = Callable[[str], Any]
 
 
 def ignore(*_: Any) -> None:
-    """A function to call where nobody looks."""
+    """A callback that does nothing."""
 
 
 class FinalFit(NamedTuple):
     """The fit after the last episode."""
 
     report: FitReport | None
-    """None if the fit diverged (the previous models are kept), or if there were no new data."""
+    """None if the fit diverged (the previous models are kept) or there were no new data."""
     diverged: list[int]
     """The seeds whose fit diverged."""
     seconds: float
@@ -63,10 +63,10 @@ class Iteration(NamedTuple):
 
 
 class Trainer:
-    """A method, its state and a collector: all seeds of a run at once, until the run is over."""
+    """A method, its state and a collector: trains all seeds of a run at once."""
 
     def __init__(self, config: RunConfig, data: Dataset | None = None, *, learning: bool = True) -> None:
-        """`data`: logged transitions to start from. `learning=False`: one episode of a seed at a time, to evaluate."""
+        """`data`: logged transitions to start from. `learning=False`: to evaluate, one episode per seed at a time."""
         begin_programs()
         spec = spec_of_run(config)
         task, planning_task = config.tasks(spec.make_task())
@@ -75,7 +75,7 @@ class Trainer:
             task, planning_task = (with_names(each, *names) for each in (task, planning_task))
         self.config, self.view = config, spec.view
         self.task, self.planning_task = task, planning_task
-        """The task that scores steps, and the task as the method sees it."""
+        """The task that scores steps, and the task that the method plans with."""
         if config.plans and config.horizon > task.episode_length:
             raise GussError(
                 f"the horizon of {config.horizon} is longer than the episode of {task.episode_length} steps"
@@ -83,20 +83,20 @@ class Trainer:
         self.method = make_method(config, planning_task, capacity_of(config, task))
         self.num_envs = self.method.num_envs if learning else 1
         self._check_episodes()
-        check_buffer("one turn of a run", task, len(config.seeds) * self.num_envs * task.episode_length)
+        check_buffer("one iteration of a run", task, len(config.seeds) * self.num_envs * task.episode_length)
         self.collector = make_collector(task, spec, config, self.num_envs)
         self.keys = streams.of_seeds(config.seeds)
         self.state = self.method.init_all(streams.derived(self.keys, streams.FIRST_STATE))
         self.on_stage: OnText = ignore
-        """Called with what takes time now: compiling, fitting."""
+        """Called with the name of the current stage, such as compiling or fitting."""
         self.on_warning: OnText = ignore
-        """Called with each warning about the data as soon as it is known; `EpisodeSummary` has them too."""
+        """Called with each warning about the data at once; `EpisodeSummary` contains them too."""
         self.done = 0
-        """Episodes finished."""
+        """Finished episodes of each seed."""
         self.steps = np.zeros(len(config.seeds), int)
         """Real steps so far, of every seed."""
         self.ended_early = False
-        """Whether an episode was ended by the system or a hard limit; not if an environment failed."""
+        """Whether the system or a hard limit ended an episode early; failures of environments do not count."""
         self.over = False
         """Whether all episodes are finished, or the target is reached."""
         self._knowledge, self._ahead, self._compiling = Knowledge(), Ahead(), False
@@ -116,7 +116,7 @@ class Trainer:
     # ---------------------------------------------------------------------------------------------------- the loop
 
     def iterate(self, on_step: OnStep = None) -> Iteration:
-        """The next episodes of every seed: prepare, collect, update."""
+        """Run the next episodes of every seed: prepare, collect, update."""
         started, first, random = time.perf_counter(), self.done, self.is_random
         keys = streams.episodes(self.keys, first, self.num_envs)
         self._compile_ahead(keys)
@@ -163,14 +163,14 @@ class Trainer:
         return Iteration(trajectory, found, failures, summary, timing)
 
     def prepare(self, number: int) -> dict[str, Any]:
-        """What the method needs before it acts in that episode; metrics of a fit, if there was one."""
+        """Prepare the method to act in episode `number`; returns metrics of the fit, if there was one."""
         metrics = self._try_prepare(number)
         check_fit(metrics, number, self.config.seeds)
         self._ahead.wait(on_wait=self._compiling_stage)
         return metrics
 
     def prepare_final(self) -> FinalFit:
-        """The fit that one more episode would begin with; without a report where there is nothing to fit."""
+        """Fit as at the start of one more episode; the report is None if there is nothing to fit."""
         started = time.perf_counter()
         report = self._try_prepare(self.done).get("report")
         broken = [] if report is None else self._seeds_where(diverged(report))
@@ -185,7 +185,7 @@ class Trainer:
         return metrics
 
     def _compile_ahead(self, keys: Key[Array, "S E"]) -> None:
-        """Begin to compile in threads what planned episodes need, while random ones run."""
+        """Compile the programs of planned episodes in threads while random episodes run."""
         if self._compiling or not self.method.plans:
             return
         self._compiling = True
@@ -198,13 +198,13 @@ class Trainer:
 
     def _check_metrics(self, metrics: dict[str, Any], first: int) -> None:
         for name, values in metrics.items():
-            unknown = np.isnan(values) & name.startswith(("model_", "r2_"))  # too little was held out to evaluate
+            unknown = np.isnan(values) & name.startswith(("model_", "r2_"))  # too few held-out rows to evaluate
             broken = ~np.isfinite(np.asarray(values)) & ~unknown
             if broken.any():
                 seeds = self._seeds_where(broken.reshape(len(self.config.seeds), -1).any(axis=1))
                 raise GussError(
                     f"{self.config.method} diverged in episode {first} (seeds {seeds}: {name} is not finite); lower "
-                    f"its learning rates, such as --method.rate. Episodes before are kept."
+                    f"its learning rates, such as --method.rate. Earlier episodes are kept."
                 )
 
     def _seeds_where(self, bad: np.ndarray) -> list[int]:
@@ -212,18 +212,18 @@ class Trainer:
 
     @property
     def is_random(self) -> bool:
-        """Whether the next episode has random actions: until every seed has enough steps to learn from."""
+        """Whether the next episode has random actions, that is, a seed has too few steps to learn from."""
         return self.config.is_random(self.done, int(self.steps.min()), self.task.episode_length)
 
     @property
     def ready(self) -> bool:
-        """Whether something was learned that can act."""
+        """Whether the method has learned enough to act."""
         return not self.config.acts_randomly and self.done > 0 and self.method.ready(self.state)
 
     # ------------------------------------------------------------------------------------- counting, storing, resuming
 
     def _count(self, metrics: list[list[EpisodeMetrics]], summary: EpisodeSummary) -> None:
-        """These episodes are done; the run may be over."""
+        """Count finished episodes and steps, and check whether the run is over."""
         self.done += self.num_envs
         self.steps = self.steps + np.asarray([sum(one.steps for one in each) for each in metrics])
         target = self.config.target
@@ -234,12 +234,12 @@ class Trainer:
         for row, seed in enumerate(self.config.seeds):
             for number, one in enumerate(metrics[row]):
                 if one.hard_stop:
-                    yield f"seed {seed}: a hard limit was violated, the episode ended after {one.steps} steps"
+                    yield f"seed {seed}: a hard limit was violated; the episode ended after {one.steps} steps"
                 if (why := failures.get((row, number))) is not None:
-                    yield f"seed {seed}: the environment failed after {one.steps} steps ({why}), it was recreated"
+                    yield f"seed {seed}: the environment failed after {one.steps} steps ({why}) and was recreated"
 
     def meta(self) -> dict[str, Any]:
-        """What a checkpoint keeps beside the state."""
+        """The metadata of a checkpoint."""
         return {
             "done": self.done,
             "over": self.over,
@@ -250,7 +250,7 @@ class Trainer:
 
     def restore(self, stored: Stored) -> None:
         if not same_run(stored.meta, self.config):
-            raise GussError(f"the checkpoint {stored.path} is of a run with other settings than its config.json")
+            raise GussError(f"the checkpoint {stored.path} is from a run with other settings than its config.json")
         check_signature(f"the state in {stored.path}", stored_signature(stored), self.planning_task)
         check_done(stored, self.config.episodes, self.num_envs)
         self.done = stored.meta["done"]
@@ -258,29 +258,29 @@ class Trainer:
         whole = self.done * self.task.episode_length
         self.steps = np.asarray(stored.meta["steps"])
         if self.steps.shape != (len(self.config.seeds),):
-            raise GussError(f"{stored.path}: meta.steps must be a number for each seed, got {self.steps.tolist()}")
+            raise GussError(f"{stored.path}: meta.steps must have a number for each seed, got {self.steps.tolist()}")
         self.ended_early = bool((self.steps != whole).any())
         longer = stored.meta["config"]["episodes"] < self.config.episodes
         self.state = stored.restore(self.state, grow=longer)
 
 
 def _model_r2(metrics: dict[str, Any]) -> float | None:
-    """How good the model is that acted, or that a policy was learned in, on held-out data; a mean over seeds."""
+    """R² on held-out data of the model used for planning or policy learning; mean over seeds."""
     found = metrics["report"].r2 if metrics.get("report") is not None else metrics.get("model_r2")
     return None if found is None else float(np.asarray(found).mean())
 
 
 def capacity_of(config: RunConfig, task: Task) -> int:
-    """Rows for everything a run will ever hold, in whole episodes."""
+    """Rows of the data buffer of a whole run, in full episodes."""
     return (config.episodes + math.ceil(config.data_rows / task.episode_length)) * task.episode_length
 
 
 def make_collector(task: Task, spec: EnvSpec, config: RunConfig, num_envs: int) -> CompiledCollector | HostCollector:
-    """Where episodes are played: compiled where the Task is, otherwise on environments that the host steps."""
+    """The collector of episodes: compiled if the Task is, otherwise stepping Gymnasium environments on the host."""
     if task.reset is None or spec.make_env is not None:
         if spec.make_env is None and not spec.gym_id:
             raise GussError(
-                f"task {task.name!r} has no reset function and comes without an environment, so no episode can run: "
+                f"task {task.name!r} has neither a reset function nor an environment, so no episode can run: "
                 f"return a pair (environment, Task), or give the Task `step` and `reset`"
             )
         process = (spec.source or spec.gym_id or config.env) if config.env_process else None
@@ -288,13 +288,13 @@ def make_collector(task: Task, spec: EnvSpec, config: RunConfig, num_envs: int) 
         return HostCollector(task, spec, config.seeds, num_envs, **how)
     if config.env_process:
         raise GussError(
-            f"--env-process is for environments that are stepped in Python, and the episodes of {config.env} are "
-            f"compiled; leave the flag out"
+            f"--env-process applies to environments that are stepped in Python, and the episodes of {config.env} are "
+            f"compiled; omit the flag"
         )
     return CompiledCollector(task, config.seeds)
 
 
 def check_done(stored: Stored, episodes: int, num_envs: int = 1) -> None:
-    """A checkpoint is after an iteration of its run, and not after more episodes than the run has."""
+    """Raise unless a checkpoint's number of episodes is that of an iteration of its run."""
     if not 0 <= stored.meta["done"] <= episodes or stored.meta["done"] % num_envs:
         raise GussError(f"{stored.path}: meta.done must be a number of episodes of this run, got {stored.meta['done']}")

@@ -1,4 +1,4 @@
-"""What episodes are drawn by: the default view of an environment without one, and the plane of plans' behaviour."""
+"""Default drawings: the view of an environment without a View, and the plane of behaviour cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from guss.types import Trajectory
 
 
 def plain_view(task: Task, traces: Sequence[Trajectory]) -> View:
-    """The view of an environment that has none: by a dimension with a limit, else by the first one."""
+    """The default view: a dimension with a limit, else the first dimension, over time."""
     obs, action = (np.concatenate([getattr(trace, name) for trace in traces]) for name in ("obs", "action"))
     found = find_thresholds(task, obs, action)
     dim = found[0].dim if found else 0
@@ -26,7 +26,7 @@ def plain_view(task: Task, traces: Sequence[Trajectory]) -> View:
 
 
 def plain_map(obs: np.ndarray, names: Sequence[str] | None = None) -> StateMap | None:
-    """The plane of its states: the first two observations; None if there is one only."""
+    """The default plane of states: the first two observations; None if there is only one."""
     if obs.shape[1] < 2:
         return None
     first, second = ("observation 0", "observation 1") if names is None or len(names) != obs.shape[1] else names[:2]
@@ -39,7 +39,7 @@ def _limits(values: np.ndarray) -> tuple[float, float]:
 
 
 class BehaviourMap:
-    """The plane of two descriptor dimensions in which plans are laid out."""
+    """The plane of two descriptor dimensions on which plans are drawn."""
 
     def __init__(self, grid: Grid, view: View) -> None:
         self.cells, self.scale = grid.cells, view.behaviour_scale
@@ -57,7 +57,7 @@ class BehaviourMap:
         return np.clip(np.append(self.scale * behaviour[self.dims], 0.5)[:2], self.low, self.high)
 
     def best(self, candidates: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Per cell: the highest reward of safe plans (NaN if none), and whether there are only unsafe ones."""
+        """Per cell: the highest reward of safe plans (NaN if none), and whether all its plans are unsafe."""
         where = np.unravel_index(candidates.cell, self.cells)
         index = (*(where[d] for d in self.dims), np.zeros_like(where[0]))[:2]
         rewards, risky = np.full(self.shape, -np.inf), np.zeros(self.shape, bool)

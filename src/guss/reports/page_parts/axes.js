@@ -32,7 +32,7 @@ function decades(low, high, count) {
   return all.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
 }
 
-/** Labels of ticks, with as many digits as their distance needs. */
+/** Labels of ticks, with the digits that their spacing needs. */
 function tickLabels(ticks) {
   const gaps = ticks.slice(1).map((tick, i) => tick - ticks[i]);
   const step = gaps.length ? Math.min(...gaps) : Math.abs(ticks[0] ?? 1) || 1;
@@ -40,7 +40,7 @@ function tickLabels(ticks) {
   return ticks.map((tick) => fixed(tick, digits));
 }
 
-/** A line of [x, y] pixels as a path; null starts a new piece. */
+/** A line of [x, y] pixels as a path; null interrupts it. */
 function pathOf(points) {
   let pen = "M";
   return points.map((point) => {

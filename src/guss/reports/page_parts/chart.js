@@ -1,7 +1,7 @@
-// One panel of curves: lines with bands, a read-out under the pointer, zoom by dragging.
+// One panel of curves: lines with bands, values under the pointer, zoom by dragging.
 
-const FEW = 6; // pixels that a hand trembles
-const TALL = 24; // a drag flatter than this chooses a range of x alone
+const FEW = 6; // pixels; shorter drags are taps
+const TALL = 24; // pixels; a flatter drag selects only a range of x
 let charts = 0;
 
 class Chart {
@@ -27,7 +27,7 @@ class Chart {
     return this.curve.lines.filter((line) => !this.hidden.has(line.method) && line.x.length);
   }
 
-  /** What the axes show: all of the lines in sight, or what was zoomed to. */
+  /** The axis limits: the range of all visible lines, or the zoomed range. */
   ranges() {
     const lines = this.lines().length ? this.lines() : this.curve.lines;
     const ends = lines.flatMap((line) => [line.x[0], line.x[line.x.length - 1]]);
@@ -73,7 +73,7 @@ class Chart {
       makeSvg("g", { "clip-path": `url(#${this.clip})`, class: "lines" },
         this.lines().map((line) => this.band(line)), this.lines().map((line) => this.mean(line)),
         this.across(this.curve.level, "level"),
-        this.across(this.curve.random && { label: "random policy", ...this.curve.random }, "random")),
+        this.across(this.curve.random && { label: "Random", ...this.curve.random }, "random")),
       (this.marks = makeSvg("g", { class: "marks" })),
     );
     this.read(this.at);
@@ -94,14 +94,22 @@ class Chart {
     return makeSvg("path", { d: outline, class: "band filled", style: `--c:${this.styleOf(line.method).color}` });
   }
 
-  /** A level with its name. */
+  /** A horizontal line with its label. */
   across(level, kind) {
     if (!isNumber(level?.value)) return null;
-    const at = this.y(level.value), { left, right } = this.area;
+    const at = this.y(level.value), { left, right } = this.area, text = level.label ?? "";
     const above = (kind === "random" || at > this.area.bottom - 20) && at > this.area.top + 14;
+    const middle = at + (above ? -9 : 9), wide = 6.4 * text.length;
+    const near = (line, start) => line.x.filter((value, i) => {
+      const x = this.x(value), height = this.y(line.mean[i]);
+      return x >= start && x <= start + wide && Math.abs(height - middle) < 12;
+    }).length;
+    const crowd = (start) => this.lines().reduce((sum, line) => sum + near(line, start), 0);
+    const steps = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((i) => right - 4 - wide - (i / 8) * Math.max(0, right - left - wide - 8));
+    const start = steps.reduce((best, step) => (crowd(step) < crowd(best) ? step : best)); // where fewest lines are
     return [
       makeSvg("line", { x1: left, x2: right, y1: at, y2: at, class: kind }),
-      makeSvg("text", { x: right - 4, y: at + (above ? -5 : 13), "text-anchor": "end", class: kind }, level.label ?? ""),
+      makeSvg("text", { x: start + wide, y: at + (above ? -5 : 13), "text-anchor": "end", class: kind }, text),
     ];
   }
 
@@ -140,7 +148,7 @@ class Chart {
     this.marks.append(makeSvg("rect", { class: "selection", x: left, y: top, width: right - left, height: bottom - top }));
   }
 
-  /** The dragged rectangle in pixels; all of the height, or width, where the drag was flat; null for a mere tap. */
+  /** The dragged rectangle in pixels; the full height or width if the drag was flat; null for a tap. */
   chosen() {
     const { start, now } = this.drag, { left, right, top, bottom } = this.area;
     const sorted = (i) => [Math.min(start[i], now[i]), Math.max(start[i], now[i])];
@@ -165,7 +173,7 @@ class Chart {
     else this.read(this.x.invert(tap.place[0]));
   }
 
-  /** The browser took the finger for scrolling. */
+  /** The browser interprets the gesture as scrolling. */
   letGo() {
     this.drag = null;
     this.read(null);
@@ -173,7 +181,7 @@ class Chart {
 
   // ------------------------------------------------------------------------------------------------- reading
 
-  /** Values of all lines at the episode nearest to `at`. */
+  /** Show the values of all lines at the episode nearest to `at`. */
   read(at) {
     this.at = at;
     const seen = at === null ? [] : this.lines().flatMap((line) => line.x);
@@ -207,7 +215,7 @@ class Chart {
     this.readout.style.left = `${Math.max(0, Math.min(beside, room - wide))}px`;
   }
 
-  /** Whether nothing of the lines is beyond these edges. */
+  /** Whether all lines lie within these limits. */
   holdsAll([low, high]) {
     return this.lines().every((line) => line.x[0] >= low && line.x[line.x.length - 1] <= high);
   }

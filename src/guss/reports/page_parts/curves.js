@@ -1,4 +1,4 @@
-// The learning curves of an environment: its panels, and one legend that shows and hides methods in all of them.
+// The learning curves of an environment: its panels, and a common legend that shows and hides methods.
 
 function curvesOf(env) {
   const styleOf = stylesOf(env.rows), hidden = new Set();
@@ -16,10 +16,10 @@ function curvesOf(env) {
     for (const panel of panels) panel.draw();
   }
 
-  const all = make("button", { type: "button", class: "small plain", "aria-label": "show all", click: () => show(methods, true) }, "all");
-  const none = make("button", { type: "button", class: "small plain", "aria-label": "hide all", click: () => show(methods, false) }, "none");
+  const all = make("button", { type: "button", class: "small plain", "aria-label": "show all", click: () => show(methods, true) }, "show all");
+  const none = make("button", { type: "button", class: "small plain", "aria-label": "hide all", click: () => show(methods, false) }, "hide all");
   return make("div", { class: "curves" },
     make("div", { class: "legend", role: "group", "aria-label": "methods shown in the curves" }, buttons, all, none),
     make("div", { class: "panels" }, panels.map((panel) => panel.box)),
-    make("p", { class: "hint" }, "Lines: means over seeds; bands: 90 % intervals. Drag over a part to see it larger, double-click to return."));
+    make("p", { class: "hint" }, "Lines: means over seeds; bands: 90 % intervals. Drag to zoom, double-click to reset."));
 }

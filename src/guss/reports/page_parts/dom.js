@@ -1,13 +1,13 @@
-// Elements, and how numbers are written. Text goes in as text: nothing from the payload is ever read as markup.
+// Creates elements and formats numbers. Text from the payload is inserted as text, never as markup.
 
 const MISSING = "–";
 
-/** An element. Attributes are set as such, functions become listeners; children are elements or text. */
+/** An element. Attributes that are functions become listeners; children are elements or text. */
 function make(tag, attributes = {}, ...children) {
   return furnish(document.createElement(tag), attributes, children);
 }
 
-/** The same for drawings. */
+/** An SVG element. */
 function makeSvg(tag, attributes = {}, ...children) {
   return furnish(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
@@ -21,21 +21,21 @@ function furnish(element, attributes, children) {
   return element;
 }
 
-/** A colour as the payload gives it: #rgb or #rrggbb, grey for anything else. */
+/** A colour of the payload if it is #rgb or #rrggbb, else grey. */
 function colourOf(text) {
   return /^#([0-9a-f]{3}|[0-9a-f]{6})$/i.test(text ?? "") ? text : "#777777";
 }
 
 const DASHES = { "--": "7 4", "-.": "9 3 2 3", ":": "2 3" };
 
-/** A piece of a method's line, for legends. */
+/** A sample of a method's line, for legends. */
 function swatch(style) {
   const look = { class: "stroked", style: `--c:${style.color}`, "stroke-width": 2.5, "stroke-dasharray": DASHES[style.dash] };
   const line = makeSvg("line", { x1: 1, y1: 6, x2: 29, y2: 6, ...look });
   return makeSvg("svg", { class: "swatch", viewBox: "0 0 30 12", width: 30, height: 12, "aria-hidden": "true" }, line);
 }
 
-/** How the methods of an environment look: label, colour and dash by name. */
+/** Styles of the methods of an environment: label, colour and dash by name. */
 function stylesOf(rows) {
   const styles = new Map(rows.map((row) => [row.method, { label: row.label, color: colourOf(row.color), dash: row.dash }]));
   return (method) => styles.get(method) ?? { label: method, color: "#777777", dash: "-" };
@@ -43,12 +43,12 @@ function stylesOf(rows) {
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
-/** Sentences with real minus signs. */
+/** A text with minus signs instead of hyphens before numbers. */
 const prose = (text) => String(text).replace(/(^|[\s(\[,;:±])-(?=[\d.])/g, "$1−");
 
 const minus = (text) => text.replace("-", "−");
 
-/** Two digits after the point, fewer for large numbers, one more for small ones: 0.004 % unsafe is not 0. */
+/** Decimal places: two, fewer for large numbers, three for small ones, so that 0.004 % unsafe is not shown as 0. */
 function digitsOf(value) {
   const size = Math.abs(value);
   return size >= 1000 ? 0 : size >= 100 ? 1 : size > 0 && size < 0.05 ? 3 : 2;
@@ -60,11 +60,12 @@ function fixed(value, digits = digitsOf(value)) {
   return minus(/^-[0.]+$/.test(text) ? text.slice(1) : text);
 }
 
-/** mean ± half-width, both with the mean's digits. */
+/** mean ± half-width, with the decimal places of the mean. */
 const plusMinus = (mean, half) => (isNumber(half) ? `${fixed(mean)} ± ${fixed(half, digitsOf(mean))}` : fixed(mean));
 
-/** Three digits that count. */
-const short = (value) => (isNumber(value) ? minus(value.toLocaleString("en-US", { maximumSignificantDigits: 3 })) : MISSING);
+/** Three significant digits. */
+const THREE = { minimumSignificantDigits: 3, maximumSignificantDigits: 3 };
+const short = (value) => (isNumber(value) ? minus(value.toLocaleString("en-US", THREE)) : MISSING);
 
 function pValue(value) {
   return isNumber(value) ? (value < 0.001 ? "< 0.001" : value.toFixed(3)) : MISSING;

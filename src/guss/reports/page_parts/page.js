@@ -1,4 +1,4 @@
-// The page itself, from top to bottom.
+// Builds the page, from top to bottom.
 
 const payload = JSON.parse(document.getElementById("payload").textContent);
 const filled = (list) => Array.isArray(list) && list.length > 0;
@@ -30,7 +30,7 @@ function header() {
 function atAGlance() {
   const envs = (payload.envs ?? []).filter((env) => filled(env.rows));
   return envs.length > 1
-    ? section("glance", "At a glance", overviewTable(envs), hint([...legendOf(envs.flatMap((env) => env.rows)), "MAR: reward of the second half of the episodes."].join(" ")))
+    ? section("glance", "At a glance", overviewTable(envs), hint([...legendOf(envs.flatMap((env) => env.rows)), "MAR: mean reward or return of the second half of the episodes; p(unsafe): unsafe steps of all episodes."].join(" ")))
     : null;
 }
 
@@ -45,7 +45,7 @@ function notice() {
 function legendOf(rows) {
   const inPaper = rows.some((row) => Object.values(row.measures ?? {}).some((found) => found?.paper));
   return [
-    `Mean ± half-width of the 90 % interval over seeds; ${inPaper ? "in grey what the paper reports; " : ""}bold: the best of the safe methods.`,
+    `Mean ± half-width of the 90 % interval over seeds; ${inPaper ? "grey: the paper's values; " : ""}bold: the best safe method.`,
     "Click a number to see its run, or a heading to sort.",
   ];
 }
@@ -55,14 +55,15 @@ function legendOfTable(env) {
     ...legendOf(env.rows),
     `MAR: ${MEASURES.mar.about}${env.reward ? ` (${env.reward})` : ""}.`,
     `MRCP: ${MEASURES.mrcp_ksteps.about}${isNumber(env.threshold) ? `; the threshold is ${fixed(env.threshold)}` : ""}.`,
-    `p(unsafe): ${MEASURES.unsafe_pct.about}; transient: over the first 15 % of them.`,
+    `p(unsafe): ${MEASURES.unsafe_pct.about}; transient: over the first 15 % of the episodes.`,
+    "Planning: time and model evaluations to choose one action.",
   ];
   return hint(notes.join(" "));
 }
 
-const ABOUT_TESTS = "Do two methods differ? Welch's test of their seeds, two-sided; bold: p below 0.05 after Holm's correction for the "
-  + "number of tests. Pooled: episodes of all seeds as if independent, as the paper does.";
-const ABOUT_IQM = "The mean of the middle half of the seeds, with its bootstrap interval.";
+const ABOUT_TESTS = "Do two methods differ? Two-sided Welch test over seeds; bold: p below 0.05 after Holm's correction for the "
+  + "number of tests. Pooled: episodes of all seeds treated as independent, as in the paper.";
+const ABOUT_IQM = "Mean of the middle half of the seeds, with its 90 % bootstrap interval.";
 
 function environment(env) {
   const id = idOf(env);
@@ -120,7 +121,7 @@ async function copy(button, text) {
   setTimeout(() => { button.textContent = "copy"; }, 2000);
 }
 
-/** A folder as a link, unless it would lead anywhere but to files. */
+/** A folder as a link, unless it is a URL. */
 function folderOf(run) {
   if (/^[a-z][a-z0-9+.-]*:|^\/\//i.test(run.folder)) return run.folder;
   return make("a", { href: `${run.folder.split("/").map(encodeURIComponent).join("/")}/` }, run.folder);
@@ -130,7 +131,7 @@ function seedsOf(run) {
   return Array.isArray(run.seeds) ? `${run.seeds.length} (${run.seeds.join(", ")})` : run.seeds;
 }
 
-/** A command that breaks between its words, not within them. */
+/** A command that wraps only between words. */
 function wordsOf(command) {
   return command.split(" ").flatMap((word, i) => [i ? " " : null, make("span", {}, word)]);
 }
@@ -150,13 +151,13 @@ function card(run) {
     make("dl", {}, facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
 }
 
-// ----------------------------------------------------------------------------------------------------- the whole
+// ------------------------------------------------------------------------------------------------------ the page
 
 function section(id, title, ...content) {
   return make("section", { id, "aria-labelledby": `${id}-title` }, make("h2", { id: `${id}-title` }, title), content);
 }
 
-/** On paper everything is open. */
+/** Open all folded parts for printing. */
 function openForPrint() {
   const opened = [];
   const open = () => {
@@ -175,10 +176,10 @@ else report.append(make("p", { class: "notice" }, "There is nothing to compare y
 if (filled(payload.groups)) report.append(section("further", "Further comparisons", payload.groups.map(group)));
 if (filled(payload.figures)) report.append(section("figures", "Figures", figures(payload.figures)));
 if (filled(payload.runs)) {
-  report.append(section("runs", "Runs", hint("Where every number comes from, and how to make it again."),
+  report.append(section("runs", "Runs", hint("The origin of every number, and the command that reproduces it."),
     make("div", { class: "cards" }, payload.runs.map(card))));
 }
-report.append(make("footer", {}, make("p", {}, "Made by ", make("code", {}, payload.command ?? "guss report"),
-  payload.version ? ` with guss ${payload.version}.` : ".", " This file is complete in itself.")), enlarged);
+report.append(make("footer", {}, make("p", {}, "Written by ", make("code", {}, payload.command ?? "guss report"),
+  payload.version ? ` with guss ${payload.version}.` : ".", " This file is self-contained.")), enlarged);
 openForPrint();
 if (location.hash.length > 1) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();

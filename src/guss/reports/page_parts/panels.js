@@ -1,8 +1,8 @@
-// One frame of an animation (`guss.runs.animation`), drawn on canvases: the system, the plans, the archive, the course.
-// COLOURS is defined by the page: those of the figures.
+// Draws one frame of an animation (`guss.runs.animation`) on canvases: system, plans, archive, episode.
+// page.py defines COLOURS, the colours of the figures.
 
 const INK = "#4a4a4a"; // of axes
-const EDGE = { left: 46, right: 18 }; // what axes take of a canvas
+const EDGE = { left: 46, right: 18 }; // margins of the axes
 const VIRIDIS = ["#440154", "#482878", "#3e4a89", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"]
   .map((colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16)));
 
@@ -12,7 +12,7 @@ function viridis(share) {
   return `rgb(${mixed.join(",")})`;
 }
 
-/** A canvas wiped and scaled to the screen's pixels; measures are those of the page. */
+/** Clear a canvas and scale it to device pixels; returns its pen and its size in CSS pixels. */
 function wiped(canvas) {
   const dense = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
   const size = [Math.round(width * dense), Math.round(height * dense)];
@@ -25,7 +25,7 @@ function wiped(canvas) {
   return { pen, width, height };
 }
 
-/** Axes with ticks and names; then `inside` draws within them, in their scales. */
+/** Axes with ticks and labels; `inside` draws their contents with their scales. */
 function framed({ pen, width, height }, { x, y, names, equal = false, below = 34 }, inside) {
   const area = { left: EDGE.left, right: width - EDGE.right, top: 8, bottom: height - below };
   if (equal) {
@@ -58,7 +58,7 @@ function framed({ pen, width, height }, { x, y, names, equal = false, below = 34
   pen.restore();
 }
 
-/** A line of [x, y]; null, and what `broken` says of two neighbours, starts it again. */
+/** A line of [x, y]; null, or `broken` of two neighbours, interrupts it. */
 function stroke(pen, points, colour, width, broken = () => false) {
   pen.beginPath();
   points.forEach((point, i) => {
@@ -79,7 +79,7 @@ function dot(pen, [x, y], radius, colour) {
 
 // --------------------------------------------------------------------------------------------------- the system
 
-/** Around the origin, from upright, growing to the left: as a canvas counts angles. */
+/** The canvas angle of an angle measured from upright, counter-clockwise. */
 const turned = (angle) => -(Math.PI / 2 + angle);
 
 const SHAPES = {
@@ -131,7 +131,7 @@ function drawPlans(canvas, animation, frame) {
   (animation.axes.kind === "place" ? drawPlaces : drawTimes)(canvas, animation, frame);
 }
 
-/** Where a line of numbers is broken: as they wrap around at their limits. */
+/** Whether a line is interrupted between two points, because the number wraps around at its limits. */
 const wrapping = (axes, y) => (a, b) => axes.wraps !== null && Math.abs(a[1] - b[1]) > Math.abs(y(axes.wraps) - y(0));
 
 /** A number over steps from now. */
@@ -140,7 +140,7 @@ function drawTimes(canvas, { axes, path }, frame) {
   framed(wiped(canvas), { x: [-axes.past, axes.horizon], y: limits, names: ["steps from now", axes.labels[0]] }, ({ x, y }, area) => {
     const pen = canvas.getContext("2d"), broken = wrapping(axes, y);
     for (const [low, high] of axes.unsafe) band(pen, area, y, low, high);
-    const at = (i) => x(axes.points?.[i] ?? i); // of long plans, some steps are kept
+    const at = (i) => x(axes.points?.[i] ?? i); // long plans store only some of their steps
     const lineOf = (line, colour, width) => stroke(pen, line.map((value, i) => [at(i), y(value)]), colour, width, broken);
     const first = Math.max(frame.step - axes.past, 0);
     const past = path.slice(first, frame.step + 1).map((value, i) => value !== null && [x(first + i - frame.step), y(value)]);
@@ -159,7 +159,7 @@ function band(pen, area, y, low, high) {
   pen.fillRect(area.left, y(high), area.right - area.left, y(low) - y(high));
 }
 
-/** Places on a map. */
+/** Paths in the plane. */
 function drawPlaces(canvas, animation, frame) {
   const [xLimits, yLimits] = animation.axes.limits;
   framed(wiped(canvas), { x: xLimits, y: yLimits, names: animation.axes.labels, equal: true }, ({ x, y }) => {
@@ -180,7 +180,7 @@ function drawPlaces(canvas, animation, frame) {
   });
 }
 
-// ----------------------------------------------------------------------------- the archive, and the whole episode
+// ------------------------------------------------------------------------------------- the archive, the episode
 
 function drawArchive(canvas, animation, frame) {
   const { extent, shape, labels } = animation.behaviour, [x0, x1, y0, y1] = extent;
@@ -205,7 +205,7 @@ function drawArchive(canvas, animation, frame) {
   });
 }
 
-/** The course of the episode up to now in ink, what comes in grey; unsafe steps as red dots. */
+/** The episode as a curve: dark up to now, then grey; unsafe steps as red dots. */
 function drawCourse(canvas, { axes, course }, frame) {
   const { values, unsafe, label, limits } = course, timed = axes.kind === "time";
   framed(wiped(canvas), { x: [0, values.length], y: limits, names: ["step of the episode, from 0", label] }, ({ x, y }, area) => {

@@ -1,10 +1,10 @@
 // The animations of an environment: a tab for each method, played when in view.
 
 const FRAMES_PER_SECOND = 8;
-const HOLD = 1.2; // seconds that the last frame stays
+const HOLD = 1.2; // seconds of the last frame
 let players = 0;
 
-/** An animation as the payload carries it: gzip'd JSON in base64. */
+/** Decode an animation of the payload: gzipped JSON in base64. */
 async function unpack(data) {
   const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -47,7 +47,7 @@ class Player {
     this.box = make("div", { class: "player" }, list, this.panel);
   }
 
-  /** Play in view, pause out of it, redraw in another size. The chosen animation is unpacked when it comes near, or when idle. */
+  /** Play when visible, pause when hidden, redraw after a resize; unpack the chosen animation when close to view, or idle. */
   watch() {
     new IntersectionObserver(([entry]) => {
       this.inView = entry.isIntersecting;
@@ -111,7 +111,7 @@ class Player {
     this.draw();
   }
 
-  /** Play or pause; `asked`: by the reader, whose wish is kept. */
+  /** Play or pause; `asked`: by the reader, which overrides automatic playing. */
   play(on, asked = false) {
     if (asked) this.wanted = on;
     this.playing = on && this.animation !== null;
@@ -145,7 +145,7 @@ class Player {
     this.draw();
   }
 
-  /** The frame nearest to where the course was touched. */
+  /** Seek the frame nearest to a click on the episode's curve. */
   seekAt(event) {
     const box = event.target.getBoundingClientRect();
     const share = (event.clientX - box.left - EDGE.left) / (box.width - EDGE.left - EDGE.right);
@@ -166,7 +166,7 @@ class Player {
   }
 }
 
-/** The panels of an animation, the course last. */
+/** The panels of an animation, the episode last. */
 function partsOf(animation, envLabel) {
   const part = (kind, draw, key) => {
     const title = animation.titles[kind], canvas = make("canvas", { role: "img", "aria-label": `${title}, ${envLabel}` });

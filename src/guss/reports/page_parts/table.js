@@ -1,4 +1,4 @@
-// Tables: sortable by any column, and the ones of this page: results, tests, interquartile means.
+// Sortable tables of the page: results, tests, interquartile means.
 
 const MEASURES = {
   mar: { name: "MAR", unit: "", better: "↑", about: "mean asymptotic reward: the mean over the second half of the episodes" },
@@ -9,7 +9,7 @@ const MEASURES = {
 
 const nameOf = (measure) => MEASURES[measure]?.name ?? measure;
 
-/** Null, or text and numbers in their order; what is missing comes last either way. */
+/** Compares numbers or texts; missing values come last in both directions. */
 function compare(a, b, direction) {
   const gone = (value) => value === null || value === undefined;
   if (gone(a) || gone(b)) return gone(a) - gone(b);
@@ -17,8 +17,8 @@ function compare(a, b, direction) {
 }
 
 /**
- * A table in its own scrolling box. columns: {head, unit?, about?, text?: true, key: item → what to sort by, cell: item → nodes}.
- * items may have a `section`: the first order shows them under headings, a sorted one without.
+ * A table in a scrollable box. columns: {head, unit?, about?, text?: true, key: item → sort key, cell: item → nodes}.
+ * The initial order has headings for sections, a sorted order has none.
  */
 function sortableTable(caption, columns, items, sectionOf = () => null) {
   const table = make("table", {}, make("caption", {}, caption));
@@ -35,7 +35,7 @@ function sortableTable(caption, columns, items, sectionOf = () => null) {
       make(index === 0 ? "th" : "td", { scope: index === 0 ? "row" : null, class: column.text ? "words" : null }, column.cell(item)))));
   show();
 
-  /** Upwards, downwards, as it was. */
+  /** Ascending, descending, initial order. */
   function turn(index) {
     const same = sorting.column === index;
     sorting.direction = same ? { 1: -1, "-1": 0, 0: 1 }[sorting.direction] : 1;
@@ -67,7 +67,7 @@ function sortableTable(caption, columns, items, sectionOf = () => null) {
   return make("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": caption }, table);
 }
 
-/** A number that leads to its run. */
+/** A number as a link to its run. */
 function linked(row, text, attributes = {}) {
   return row.run ? make("a", { href: `#run-${encodeURIComponent(row.run)}`, ...attributes }, text) : make("span", attributes, text);
 }
@@ -98,7 +98,7 @@ function methodCell(row) {
   return make("span", { class: "method" }, swatch({ color: colourOf(row.color), dash: row.dash }), make("span", {}, row.label));
 }
 
-/** The paper's table, with what else there is to compare. */
+/** The paper's table with additional columns. */
 function resultsTable(env) {
   const plain = (head, unit, about, value, text) => ({
     head, unit, about, key: value,
@@ -112,7 +112,7 @@ function resultsTable(env) {
     })),
     ...[...new Set(env.rows.flatMap((row) => Object.keys(row.by_cost ?? {})))].map((cost) =>
       plain(cost, "unsafe, %", `steps that violate ${cost}, all episodes`, (row) => row.by_cost?.[cost]?.[0], (row) => plusMinus(...row.by_cost[cost]))),
-    plain("Pareto", "rank", "1: no other method has more reward and fewer unsafe steps", (row) => row.rank, (row) => String(row.rank)),
+    plain("Pareto", "rank", "1: no other method dominates it in reward and unsafe steps", (row) => row.rank, (row) => String(row.rank)),
     plain("planning", "ms/step", "time to choose one action, in the fastest episode", (row) => row.plan_ms, (row) => short(row.plan_ms)),
     plain("model", "evals/step", "evaluations of the model to choose one action", (row) => row.evaluations, (row) => fixed(row.evaluations, 0)),
     plain("seeds", null, "number of independent runs", (row) => row.seeds, (row) => String(row.seeds)),
@@ -140,7 +140,7 @@ function overviewTable(envs) {
   return sortableTable("All environments at a glance", [name, ...measured], methods, (row) => row.section);
 }
 
-/** Do two methods differ? */
+/** Tests between pairs of methods. */
 function testsTable(env) {
   const label = (method) => stylesOf(env.rows)(method).label;
   const column = (head, about, field, text) => ({ head, about, key: (test) => test[field], cell: (test) => text(test[field]) });
@@ -153,11 +153,11 @@ function testsTable(env) {
     column("p", "Welch's test over seeds, two-sided", "p", pValue),
     column("p, Holm", "corrected for the number of tests by Holm's method", "p_holm",
       (value) => (isNumber(value) && value < 0.05 ? make("strong", {}, pValue(value)) : pValue(value))),
-    column("p, pooled", "Welch's test over seeds and episodes pooled, as the paper does", "p_pooled", pValue),
+    column("p, pooled", "Welch's test over seeds and episodes pooled, as in the paper", "p_pooled", pValue),
   ], env.tests);
 }
 
-/** Interquartile means, which single lucky or unlucky seeds do not move. */
+/** Interquartile means, which are robust against single outlying seeds. */
 function iqmTable(env) {
   return sortableTable(`Interquartile means on ${env.label}`, [
     { head: "method", text: true, key: (row) => row.label, cell: methodCell },
