@@ -49,7 +49,7 @@ def test_any_truncated_or_flipped_file_is_told(tmp_path_factory, data):
 
 
 def test_foreign_older_newer_and_other_files_are_told(file):
-    with pytest.raises(GussError, match="holds a 'run', expected a 'agent'"):
+    with pytest.raises(GussError, match="is of kind 'run', expected 'agent'"):
         checkpoint.load(file, "agent")
     head, payload = file.read_bytes().split(b"\n", 1)
     for schema in (1, 99, "2"):

@@ -124,7 +124,7 @@ def test_every_case_reads_as_a_sentence():
     known = {"phase": "plan", "episode": 3, "step": 5, "obs": {"x": 1.0}, "action": {"u": 0.5}, "horizon": 10}
     known |= {"evaluated": 100, "safe_share": 0.01, "broken_share": 0.25, "unfamiliar_share": 0.5, "reward": 10.0}
     assert "none of 100 plans has a usable prediction" in str(Explanation(**known, fallback=True))
-    assert "of 100 plans this one earns most (1 per step over 10 steps)" in str(Explanation(**known))
+    assert "of 100 plans this one earns the most reward (1 per step over 10 steps)" in str(Explanation(**known))
     text = str(Explanation(**known, costs={"c": 0.0}, runner_up=RunnerUp({"u": 0.1}, 5.0, 2.0, 0.0)))
     assert "of 100 plans 1 is predicted safe" in text
     assert "50 % of its predicted states are far from all data" in text
@@ -133,5 +133,5 @@ def test_every_case_reads_as_a_sentence():
     between = Approach("c", "x", "0.5 to 4", 0.5, 4.0, 4.5, 2)
     text = str(Explanation(**known, costs={"c": 1.0}, approaches=(between,)))
     assert "x reaches 4.5 at step 2, beyond 0.5 to 4" in text
-    assert text.endswith("no plan has another first action.")
+    assert text.endswith("no plan has a different first action.")
     assert Explanation(**known | {"reward": float("nan")}).to_json()["reward"] is None

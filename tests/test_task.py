@@ -49,7 +49,7 @@ def test_bad_task_functions_are_told_when_the_task_is_built(change, words):
         ((0.0, -np.inf), (1.0, 1.0), (5, 5), "finite"),
         ((0.0, 0.0), (1.0, 1.0), (5,), "one number of cells per dimension"),
         ((0.0, 0.0), (1.0, 1.0), (5, 0), "at least 1 cell"),
-        ((0.0,) * 4, (1.0,) * 4, (50, 50, 50, 20_000), "more than the 2147483647"),
+        ((0.0,) * 4, (1.0,) * 4, (50, 50, 50, 20_000), "more than 2147483647"),
     ],
 )
 def test_bad_descriptor_bounds_are_refused(low, high, cells, words):

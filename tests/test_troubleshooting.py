@@ -103,7 +103,7 @@ RAISED = {
     "task 'oven': reward(obs, action, next_obs) must": lambda: oven(reward=lambda obs, action, next_obs: -action),
     "task 'oven' has observations": lambda: guss.Agent(limited(Plant()), task=oven()),
     "task 'oven' has no step function": lambda: guss.Oracle.of(oven()),
-    "constraint 'too_hot' does not say": lambda: AgentSettings(planning_margin=5.0).tasks(oven()),
+    "constraint 'too_hot' does not specify": lambda: AgentSettings(planning_margin=5.0).tasks(oven()),
     "unknown setting of model": lambda: guss.Agent(oven(), model_settings={"hiden": [5]}),
     "a budget of 20 plans": lambda: guss.make_planner("guss", oven(), budget=20, horizon=5),
     "particles=5": lambda: AgentSettings(model_settings={"particles": 5}),

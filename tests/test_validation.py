@@ -60,7 +60,7 @@ def test_plain_values_become_the_types_of_the_fields():
         ({"count": 1, "inner": 7}, r"outer\.inner must be a table of settings, got 7"),
         ({"count": 1, "margin": {"x": "y"}}, r"outer\.margin\.x must be a finite number, got 'y'"),
         ({"count": 1, "margin": []}, r"outer\.margin must be a finite number or a table, got \[\]"),
-        ({"cuont": 1}, r"unknown setting of outer 'cuont'. Did you mean 'count'\?"),
+        ({"cuont": 1}, r"unknown setting of outer: 'cuont'. Did you mean 'count'\?"),
         ({}, r"outer\.count is missing; it must be an integer"),
         ([1], r"outer must be a table of settings, got \[1\] \(list\)"),
     ],
@@ -134,7 +134,7 @@ def test_an_environment_variable_raises_a_limit(monkeypatch):
         ("[model]\nname = 5", r"settings\.model must be text, got 5"),
         ("env = 5", r"preset\.env must be text, got 5"),
         ("target = nan", r"preset\.target must be a finite number or none, got nan"),
-        ("hroizon = 5", "unknown setting of the preset 'hroizon'. Did you mean 'horizon'"),
+        ("hroizon = 5", "unknown setting of the preset: 'hroizon'. Did you mean 'horizon'"),
         ("extends = [1]", "unknown experiment that"),
         ("a = " + 5000 * "[", "is not TOML"),
     ],
@@ -169,7 +169,7 @@ STORED: dict[str, Any] = {"env": "safe-pendulum", "seeds": [0], "episodes": 3}
         ({"fit": {"epochs": "1"}}, r"settings\.fit\.epochs must be an integer"),
         ({"method_settings": {"num_new": []}}, r"methods\.guss\.num_new must be an integer"),
         ({"method": "ppo", "method_settings": {"gamma": "1"}}, r"methods\.ppo\.gamma must be a finite number"),
-        ({"epsiodes": 3}, "unknown setting of settings 'epsiodes'. Did you mean 'episodes'"),
+        ({"epsiodes": 3}, "unknown setting of settings: 'epsiodes'. Did you mean 'episodes'"),
     ],
 )
 def test_wrong_stored_settings_are_named(values, words):
@@ -206,7 +206,7 @@ assert ModelSettings(hidden=[5, 5]).hidden == (5, 5)
 task = make_task("safe-toy")
 planner = make_planner("rs", task, horizon=np.int64(3), budget=np.int32(5))
 assert (planner.horizon, planner.budget) == (3, 5)
-refused("seconds are finite; got chunk 8, seconds nan", plan_within, planner, None, task, None, None, float("nan"))
+refused("at least 0; got chunk=8, seconds=nan", plan_within, planner, None, task, None, None, float("nan"))
 """
 
 

@@ -1,4 +1,4 @@
-"""`Agent`: learns a model of one system from few episodes, and plans safely in it (Alg. 1)."""
+"""`Agent`: learns a model of one system from few episodes, and plans safely in it (Alg. 1 of the paper)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PLAN = "plan"
 
 
 class Agent:
-    """A method and its state for one system: learns a model of it and controls it by planning in that model (Alg. 1).
+    """A method and its state for one system: learns a model of the system and controls it by planning in that model.
 
     In a custom loop, call `act(obs)`, then `observe(transition)`, with `end=True` at the end of an episode. `learn(20)`
     runs episodes on a system that guss can step. Raises GussError if settings, traces and system are incompatible.
@@ -76,8 +76,8 @@ class Agent:
         transitions to learn from before the first step (NPZ, CSV, Parquet, folders of them, or batches); then there
         are no random episodes unless `initial_episodes` is set. `columns`: names of these files' columns, such as
         {"obs": ["temperature", "pressure"], "action": ["valve"]}. `method`, `settings`: fields of AgentSettings, with
-        `method_settings`, `model_settings` and `fit` as dicts; omitted fields come from the `preset`, by default that
-        of the system's name in experiments/, or are the defaults.
+        `method_settings`, `model_settings` and `fit` as dicts. Omitted fields are taken from the `preset`, which is by
+        default the file in experiments/ with the system's name; fields that it omits too have their defaults.
         """
         begin_programs()
         known, self.env = resolve(system, task)
@@ -150,7 +150,7 @@ class Agent:
 
     @property
     def phase(self) -> str:
-        """Who acts in the current episode: "random", "initial_policy", "plan" or "policy"."""
+        """How actions of the current episode are chosen: "random", "initial_policy", "plan" or "policy" (learned)."""
         if not self._first:
             return self.method.phase
         return "random" if self.initial_policy is None or not self.settings.plans else "initial_policy"
@@ -178,7 +178,7 @@ class Agent:
         return self.inputs.outward(action)
 
     def _decide(self, obs: np.ndarray) -> tuple[np.ndarray, tuple[Any, ...]]:
-        """The method's action; and the arguments and the result of the search, if it planned."""
+        """The method's action; if the method plans, also the arguments and the result of its search."""
         if not self.method.plans:
             states, t = self.method.acting(self.state), np.int32(self._open.acts)
             keys = self._keys.steps[None, None]
@@ -238,7 +238,9 @@ class Agent:
         """
         if self.settings.is_policy:
             name = self.settings.method
-            raise GussError(f"method {name!r} learns only from its own episodes; logged data are for planners")
+            raise GussError(
+                f"method {name!r} learns only from its own episodes; logged data need a planning method, such as guss"
+            )
         rows = self.inputs.dataset(trace)
         if use is not None:
             count, learnable = rows.valid.shape[2], np.asarray(use, bool)
@@ -254,7 +256,7 @@ class Agent:
         return metrics
 
     def _make_room(self, steps: int) -> None:
-        """Make room for `steps` steps in the buffers of a policy; those of a planning method grow by themselves."""
+        """Make room for `steps` transitions in the buffers of a policy method; a planning method enlarges its own."""
         self.num_observed = steps
         if not self.method.plans:
             self.method, self.state = with_room(self.method, self.state, steps)
@@ -342,7 +344,7 @@ class Agent:
         self.adopt(state, report)
 
     def adopt(self, state: PyTree, report: FitReport | None) -> None:
-        """Use this learned state, with the report of its model."""
+        """Use this learned state, and the report on the fit of its model."""
         self.state, self._report = state, report
         self._begin()
 

@@ -147,7 +147,7 @@ def load(path: Path, kind: str) -> Stored:
             f"use the version of guss that wrote it"
         )
     if header.get("kind") != kind:
-        raise GussError(f"the checkpoint {path} holds a {header.get('kind')!r}, expected a {kind!r}")
+        raise GussError(f"the checkpoint {path} is of kind {header.get('kind')!r}, expected {kind!r}")
     if len(payload) != header.get("bytes"):
         raise GussError(f"the checkpoint {path} is truncated: {len(payload)} of {header.get('bytes')} bytes")
     if _digest(header, payload) != header.get("sha256"):

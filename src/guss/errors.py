@@ -62,7 +62,8 @@ class UnknownNameError(GussError):
         nearest = close(0.8) or longer or close(0.5)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         more = f" To use a {kind} that your file registers, pass --plugin FILE." if kind in REGISTERED else ""
-        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.{more}")
+        colon = ":" if " of " in kind else ""  # otherwise "setting of method 'rs' 'horizn'" names two things in a row
+        super().__init__(f"unknown {kind}{colon} {name!r}.{hint} Known: {', '.join(known)}.{more}")
 
 
 def in_one_line(error: BaseException) -> str:

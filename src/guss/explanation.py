@@ -25,7 +25,7 @@ from guss.task import Task
 from guss.types import Outcomes, Planner, Rollout, Scores
 
 ALIKE = 0.01
-"""Share of an action's range up to which the first actions of two plans are the same."""
+"""First actions of two plans are the same if they differ by at most this share of the action's range."""
 
 
 class Decision(NamedTuple):
@@ -46,11 +46,11 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True)
 class RunnerUp:
-    """The best plan with another first action."""
+    """The best plan with a different first action."""
 
     action: dict[str, float]
     reward: float
-    """Sum over the plan."""
+    """Predicted reward, summed over the steps of the plan."""
     cost: float
     hard: float
 
@@ -126,7 +126,7 @@ class Explanation:
         chosen = f"Chose {_named_text(self.action)}"
         if self.phase in ("random", "initial_policy"):
             how = "at random" if self.phase == "random" else "by initial_policy"
-            return f"{chosen} {how}: episode {self.episode} is an initial episode, nothing was planned."
+            return f"{chosen} {how}: episode {self.episode} is an initial episode, in which nothing was planned."
         if self.fallback:
             return f"{chosen}, the fallback action: none of {self.evaluated} plans has a usable prediction."
         parts = [self._why(), *map(self._approach, self.approaches)]
@@ -143,12 +143,13 @@ class Explanation:
         safe = round(self.safe_share * self.evaluated)
         counted = f"of {self.evaluated} plans {safe} {'is' if safe == 1 else 'are'} predicted safe"
         if not self.costs or self.ignores_cost:
-            return f"{counted + '; ' if self.costs else f'of {self.evaluated} plans '}this one earns most ({earned})"
+            of = f"{counted}; " if self.costs else f"of {self.evaluated} plans "
+            return f"{of}this one earns the most reward ({earned})"
         violated = [f"{name} on {count:.3g} of {self.horizon} steps" for name, count in self.costs.items() if count > 0]
         if violated:
             none = f"none of {self.evaluated} plans is predicted safe" if safe == 0 else counted
             return f"{none}; this one is the least unsafe ({', '.join(violated)}) and earns {earned}"
-        return f"{counted}; of these, this one earns most ({earned})"
+        return f"{counted}; of these, this one earns the most reward ({earned})"
 
     def _approach(self, each: Approach) -> str:
         reached = f"{each.dimension} reaches {each.reached:.4g}"
@@ -160,7 +161,7 @@ class Explanation:
     def _rival(self) -> str:
         rival = self.runner_up
         if rival is None:
-            return "no plan has another first action"
+            return "no plan has a different first action"
         unsafe = "" if rival.safe or not self.costs else ", and is predicted unsafe"
         earned = _per_step(rival.reward, self.horizon)
         return f"the runner-up, {_named_text(rival.action)}, earns {earned}{unsafe}"
@@ -196,7 +197,7 @@ class _Found(NamedTuple):
 
 
 class _Beginnings(Monitor):
-    """Keeps the first action and the scores of every plan."""
+    """A monitor that keeps the first action and the scores of every plan."""
 
     num_plans: int = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)
@@ -233,8 +234,8 @@ def explain(decision: Decision | None) -> Explanation:
     """The explanation of a decision; raises GussError if there is none."""
     if decision is None:
         raise GussError(
-            "there is no action to explain yet: explain() explains the last act(obs). Whole episodes that learn() "
-            "runs as one compiled program do not call act"
+            "there is no action to explain yet: explain() explains the last act(obs), so call act first. Whole "
+            "episodes that learn() runs as one compiled program do not call act"
         )
     task, labels = decision.task, decision.task.observations.labels
     action = _named(task.actions.labels, decision.action)
@@ -287,7 +288,7 @@ def _approaches(task: Task, decision: Decision, path: np.ndarray) -> tuple[Appro
 
 
 def _runner_up(planner: Planner, task: Task, action: np.ndarray, found: _Found) -> RunnerUp | None:
-    """The best plan with another first action, by the planner's objective."""
+    """The best plan with a different first action, by the planner's objective."""
     first = found.action.astype(float).reshape(len(found.reward), -1)
     low, high = (getattr(task.actions, end, None) for end in ("low", "high"))
     near = 0.5 if low is None or high is None else ALIKE * (np.asarray(high) - np.asarray(low))

@@ -54,7 +54,8 @@ class Grid(eqx.Module):
                 )
         if math.prod(self.cells) > MAX_CELLS:
             raise GussError(
-                f"{self.cells} make {math.prod(self.cells)} cells, more than the {MAX_CELLS} that fit an int32"
+                f"a grid of {self.cells} has {math.prod(self.cells)} cells, more than {MAX_CELLS}, the largest int32; "
+                f"use fewer cells per dimension"
             )
 
     @property

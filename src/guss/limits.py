@@ -92,7 +92,8 @@ def reading(problem: str) -> Iterator[None]:
     except GussError:
         raise
     except Exception as error:
-        raise GussError(f"{problem}: {str(error) or type(error).__name__}") from error
+        cause = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+        raise GussError(f"{problem}: {cause}") from error
 
 
 def read_gzip(file: io.BufferedIOBase, budget: Budget) -> bytes:

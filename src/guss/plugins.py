@@ -155,7 +155,7 @@ def load_preset(name: str) -> dict[str, Any]:
         return preset
     base = preset.pop("extends")
     if not isinstance(base, str) or base not in _presets():
-        raise UnknownNameError(f"experiment that {name} extends", str(base), _presets())
+        raise UnknownNameError(f"experiment that the preset {name} extends:", str(base), _presets())
     return _merged(load_preset(base), preset)
 
 

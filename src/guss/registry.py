@@ -12,6 +12,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from inspect import get_annotations
 from typing import Any, Generic, TypeVar
 
 from guss.errors import GussError, UnknownNameError
@@ -36,6 +37,12 @@ class Entry(Generic[T]):
         return self.origin.partition(".")[0] == "guss"
 
 
+def undefined_attributes(item: object) -> list[str]:
+    """Class attributes that the bases of a class declare (`name: ClassVar[...]`) and that have no value."""
+    declared = {name: hint for base in getattr(item, "__mro__", ()) for name, hint in get_annotations(base).items()}
+    return [name for name, hint in declared.items() if "ClassVar[" in str(hint) and not hasattr(item, name)]
+
+
 class Registry(Generic[T]):
     """A table of names. `modules` are imported, and entry points of `group` loaded, on first use.
 
@@ -53,8 +60,7 @@ class Registry(Generic[T]):
         """Register `item`. A name can be registered once, except again by the same module, as after a reload."""
         if not name or name != name.lower() or "_" in name or " " in name:
             raise GussError(f"a {self.kind} name must be lower case with dashes, such as 's-rs', got {name!r}")
-        missing = [*getattr(item, "__abstractmethods__", ()), *getattr(item, "__abstractclassvars__", ())]
-        if missing:
+        if missing := [*getattr(item, "__abstractmethods__", ()), *undefined_attributes(item)]:
             owner = getattr(item, "__name__", item)
             raise GussError(f"{self.kind} {name!r}: class {owner} must define {', '.join(sorted(missing))}")
         origin = origin or str(getattr(item, "__module__", "?"))

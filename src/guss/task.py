@@ -166,11 +166,13 @@ class Task(eqx.Module):
         if self.descriptor is None and len(self.grid.cells) > self.observations.size:
             raise GussError(
                 f"task {self.name!r}: a learned behaviour has at most as many dimensions as the observation, "
-                f"{self.observations.size}, got a grid of {len(self.grid.cells)}"
+                f"{self.observations.size}, got a grid with {len(self.grid.cells)}"
             )
         names = [c.name for c in self.constraints]
         if self.unknown_unsafe and not names:
-            raise GussError(f"task {self.name!r}: unknown_unsafe needs a constraint that unknown states violate")
+            raise GussError(
+                f"task {self.name!r}: unknown_unsafe=True needs at least one constraint, which unknown states violate"
+            )
         if len(set(names)) != len(names):
             raise GussError(f"task {self.name!r}: constraint names must differ, got {names}")
         if self.policy_inputs is not None and any(x.shape != (self.observations.size,) for x in self.policy_inputs):
@@ -215,7 +217,7 @@ class Task(eqx.Module):
     ) -> list[tuple[str, Function, tuple[Any, ...], Any]]:
         if not around.own or not all(0 <= i < self.observations.size for i in around.own):
             raise GussError(
-                f"task {self.name!r}: surroundings.own must name dimensions of the observation, "
+                f"task {self.name!r}: surroundings.own must have indices of dimensions of the observation, "
                 f"0 to {self.observations.size - 1}, got {around.own}"
             )
         own = jax.ShapeDtypeStruct((len(around.own),), jnp.float32)
@@ -261,7 +263,7 @@ class Task(eqx.Module):
         """A copy whose reward, costs or behaviour are unknown, so that they are learned."""
         for name in what:
             if name not in LEARNABLE:
-                raise UnknownNameError("part of a task that can be learned:", name, LEARNABLE)
+                raise UnknownNameError("part of a task that can be learned", name, LEARNABLE)
         fields: dict[str, Any] = {}
         if "reward" in what:
             fields["reward"] = None
@@ -316,7 +318,7 @@ class Task(eqx.Module):
     def _not_known(self, what: str) -> GussError:
         return GussError(
             f"task {self.name!r} defines no {what} function, so only a model that has learned the {what} can predict "
-            f"it (the oracle learns nothing); the environment must report reward and cost"
+            f"it: choose a learned model (the oracle learns nothing), or define the {what} in the Task"
         )
 
     def interface(self) -> Interface:

@@ -313,7 +313,7 @@ class Planner(eqx.Module):
     horizon: int = eqx.field(static=True, kw_only=True)
     budget: int = eqx.field(static=True, kw_only=True)
 
-    objective: eqx.AbstractClassVar[Literal["nothing", "reward", "penalty", "cost"]]
+    objective: ClassVar[Literal["nothing", "reward", "penalty", "cost"]]
     """What the planner optimises: nothing (random actions), only reward, reward minus a penalty on cost (after hard
     violations), or cost first and reward second."""
     keeps_archive: ClassVar[bool] = False

@@ -123,7 +123,7 @@ def convert(value: Any, kind: Any, entry: str) -> Any:
         return _one_of(value, kind, entry)
     if origin is typing.Literal:
         if isinstance(value, str) and value not in arguments:
-            raise UnknownNameError(f"value of {entry}:", value, map(str, arguments))
+            raise UnknownNameError(f"value of {entry}", value, map(str, arguments))
         if value in arguments:
             return value
     elif origin is tuple and isinstance(value, list | tuple):
@@ -193,7 +193,8 @@ def check_ranges(instance: Any, what: str, **ranges: str) -> None:
         below = entries <= high if interval[-1] == "]" else entries < high
         if not (above & below).all():
             least = f"at least {low:g}" if interval[0] == "[" else f"more than {low:g}"
-            wanted = least if high == math.inf else f"in {interval}"
+            most = f"at most {high:g}" if interval[-1] == "]" else f"less than {high:g}"
+            wanted = least if high == math.inf else f"{least} and {most}"
             raise GussError(f"{what}.{name} must be {wanted}, got {received(value)}")
 
 

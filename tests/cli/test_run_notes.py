@@ -16,7 +16,8 @@ def test_a_run_of_random_episodes_alone_says_so_before_and_after(guss_here, tmp_
     process = guss_here("run", *SMALL, "--episodes", 1, "--out", "my runs", check=0)
     before, after = process.stderr.strip().splitlines()
     assert before.startswith(
-        "guss: warning: all 1 episodes will be random: the first 1 are, so rs acts in none of them"
+        "guss: warning: all actions of this run will be random: --episodes is 1, and rs acts only after 1 random "
+        "episode; increase"
     )
     assert after.startswith("guss: warning: all 1 episodes were random")
     (home,) = (tmp_path / "my runs").iterdir()

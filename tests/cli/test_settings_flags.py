@@ -106,5 +106,5 @@ def test_the_name_of_a_run_depends_on_what_differs_from_the_defaults():
 
 @pytest.mark.parametrize("name", ["planners", "baselines"])
 def test_a_preset_has_one_table_for_all_methods(name):
-    with pytest.raises(GussError, match=f"unknown setting of the preset '{name}'.* Known: .*methods"):
+    with pytest.raises(GussError, match=f"unknown setting of the preset: '{name}'.* Known: .*methods"):
         checked_preset({name: {"guss": {}}})

@@ -139,9 +139,9 @@ BAD = {
     "obs_0,action_0\n1,2\n3\n": r"line 3: 1 values, but the header has 2 columns",
     "a,b\n1,2\n": r"has the columns a, b; a trace needs obs_0.*--columns obs=NAME",
     "obs_0,obs_2,action\n1,2,3\n": "must be numbered from 0 without gaps, got obs_0, obs_2",
-    "obs,action,obs\n1,2,3\n": "a name of its own",
+    "obs,action,obs\n1,2,3\n": "column names must be unique",
     "obs,action\n": "is empty",
-    "obs,action\n1,2\n": "has no next_obs, and no episode of two rows",
+    "obs,action\n1,2\n": "has no next_obs, and no episode of two or more rows",
     "": r"is empty: it has no columns",
 }
 
@@ -174,7 +174,7 @@ def test_files_that_are_not_traces_are_told(tmp_path):
     (tmp_path / "log.csv").write_text("obs,action\n1,2\n2,3\n")
     with pytest.raises(GussError, match=r"unknown column of .* 'temprature'"):
         read_trace(tmp_path / "log.csv", {"obs": ["temprature"]})
-    with pytest.raises(GussError, match="unknown part of a trace 'obz'"):
+    with pytest.raises(GussError, match="unknown part of a trace: 'obz'"):
         read_trace(tmp_path / "log.csv", {"obz": ["obs"]})
     with pytest.raises(GussError, match="reward must be one column"):
         read_trace(tmp_path / "log.csv", {"reward": ["obs", "action"]})

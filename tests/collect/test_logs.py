@@ -57,7 +57,7 @@ def test_text_that_is_needed_is_an_error_that_names_column_and_row(tmp_path):
 
 def test_names_of_columns_become_names_of_dimensions(tmp_path):
     path = write_csv(tmp_path / "log.csv", terminated=[0] * 12)
-    with pytest.warns(GussWarning, match="not used: when, note"):
+    with pytest.warns(GussWarning, match="are ignored: when, note"):
         agent = Agent(plant(), traces=[path], columns=COLUMNS, **SMALL)
     assert agent.task.observations.names == ("temperature", "pressure")
     assert agent.task.actions.labels == ("valve",)
@@ -66,10 +66,10 @@ def test_names_of_columns_become_names_of_dimensions(tmp_path):
     with pytest.raises(GussError, match="step 0 is not finite in pressure"):
         agent.act([0.5, np.nan])
     named = Observations((-np.inf,) * 2, (np.inf,) * 2, names=("mine", "too"))
-    with pytest.warns(GussWarning, match="not used: when, note"):
+    with pytest.warns(GussWarning, match="are ignored: when, note"):
         other = Agent(plant().replace(observations=named), traces=[path], columns=COLUMNS, **SMALL)
     assert other.task.observations.names == ("mine", "too"), "a Task's own names come first"
-    with pytest.warns(GussWarning, match="not used: when, note"):
+    with pytest.warns(GussWarning, match="are ignored: when, note"):
         task = task_of(read_traces([path], COLUMNS))
     assert task.observations.labels == ("temperature", "pressure")
 

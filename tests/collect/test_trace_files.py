@@ -114,7 +114,7 @@ def test_columns_that_are_not_numbers_are_named(tmp_path):
     with pytest.raises(GussError, match=r"skip must be 0 or 1 \(false or true\) in every row, got nan in row 1"):
         read_trace(tmp_path / "log.parquet")
     pyarrow.parquet.write_table(table.drop_columns("skip"), tmp_path / "log.parquet")
-    with pytest.warns(GussWarning, match="hold no numbers are not used: when"):
+    with pytest.warns(GussWarning, match="columns without numbers are ignored: when"):
         assert read_trace(tmp_path / "log.parquet").num_rows == 1
 
 
@@ -303,5 +303,5 @@ def test_long_rows_of_numbers_are_read(tmp_path):
         rows.writerows(
             [*map(repr, np.random.default_rng(i).normal(size=1000).tolist()), 1, "as usual"] for i in range(3)
         )
-    with pytest.warns(GussWarning, match="hold no numbers are not used: note"):
+    with pytest.warns(GussWarning, match="columns without numbers are ignored: note"):
         assert read_trace(tmp_path / "log.csv").trajectory.obs.shape == (2, 1000)

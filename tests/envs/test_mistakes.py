@@ -243,7 +243,7 @@ def test_a_file_may_have_any_name(write, tmp_path, stem):
 
     assert hasattr(colorsys, "rgb_to_hsv")
     assert find_env(name).make_task().episode_length == 8
-    run = RunConfig(env=name, method="random", seeds=(0,), episodes=1, horizon=3)
+    run = RunConfig(env=name, method="random", seeds=(0,), episodes=1)
     assert set(source_digests(run)["environment"]) == {f"{stem}.py", "helper_beside.py"}
     home = run_one(run, tmp_path, {"command": "test"})
     assert resume_run(home) == run

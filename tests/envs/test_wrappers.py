@@ -359,5 +359,5 @@ def test_an_action_that_is_none_is_told_before_it_is_kept(action):
 
 def test_a_cost_that_has_the_red_buttons_name_is_told():
     env = RedButton(SafePendulumEnv(), lambda obs, action, next_obs: False, "unsafe_angle")
-    with pytest.raises(GussError, match="has a cost 'unsafe_angle' of its own"):
+    with pytest.raises(GussError, match="the environment already has a cost 'unsafe_angle'"):
         env.reset()

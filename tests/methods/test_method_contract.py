@@ -338,7 +338,7 @@ def test_the_custom_methods_carry_goes_from_step_to_step():
 
 
 def test_settings_of_a_custom_method_are_checked():
-    with pytest.raises(GussError, match=r"unknown setting of method 'steady' 'rat'. Did you mean 'rate'"):
+    with pytest.raises(GussError, match=r"unknown setting of method 'steady': 'rat'. Did you mean 'rate'"):
         AgentSettings(method=CUSTOM, method_settings={"rat": 1.0})
     with pytest.raises(GussError, match=r"steady runs 2 episodes per seed in parallel"):
         Trainer(config(CUSTOM, episodes=5))

@@ -210,7 +210,7 @@ def test_what_is_hidden_on_the_way_is_not_forgotten():
 def test_bad_surroundings_are_told():
     with pytest.raises(GussError, match="needs the surroundings of task 'scooter', which defines none"):
         make_model("egocentric", scooter(surroundings=None), KEY, ModelSettings())
-    with pytest.raises(GussError, match=r"surroundings.own names dimensions .* 0 to 5, got \(0, 6\)"):
+    with pytest.raises(GussError, match=r"surroundings.own must have indices .* 0 to 5, got \(0, 6\)"):
         scooter(surroundings=dataclasses.replace(SURROUNDINGS, own=(0, 6)))
     with pytest.raises(GussError, match=r"surroundings.places\(obs\) must return \[K, 2 or more\]"):
         scooter(surroundings=dataclasses.replace(SURROUNDINGS, places=lambda obs: obs[2:]))

@@ -165,9 +165,9 @@ def test_a_policy_learns_in_a_custom_model(guss_here):
 
 def test_settings_of_a_custom_model_are_checked():
     load_module(plugin("linear")[1])
-    with pytest.raises(GussError, match=r"unknown setting of model 'ridg'.* 'ridge'\? Known: .*degree.*ridge"):
+    with pytest.raises(GussError, match=r"unknown setting of model: 'ridg'.* 'ridge'\? Known: .*degree.*ridge"):
         settings_from(AgentSettings, {}, "rs", model="linear", model_settings={"ridg": 0.1})
-    with pytest.raises(GussError, match="unknown setting of model 'components'"):
+    with pytest.raises(GussError, match="unknown setting of model: 'components'"):
         settings_from(AgentSettings, {}, "rs", model="linear", model_settings={"components": 2})
     with pytest.raises(GussError, match=r"model\.ridge must be a finite number, got 'much'"):
         settings_from(AgentSettings, {}, "rs", model="linear", model_settings={"ridge": "much"})

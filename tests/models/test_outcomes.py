@@ -275,11 +275,11 @@ def test_only_unknown_outcomes_are_learned():
 
 def test_a_learned_behaviour_needs_no_grid_and_fits_the_observation():
     assert blank_task().grid.cells == (50, 50)
-    with pytest.raises(GussError, match="at most as many dimensions as the observation, 2, got a grid of 3"):
+    with pytest.raises(GussError, match="at most as many dimensions as the observation, 2, got a grid with 3"):
         blank_task(grid=Grid((-1,) * 3, (1,) * 3, (5,) * 3))
     with pytest.raises(GussError, match="it needs a grid"):
         blank_task(descriptor=lambda rollout: rollout.next_obs[-1])
-    with pytest.raises(GussError, match="threshold is a probability"):
+    with pytest.raises(GussError, match="threshold must be a probability"):
         Constraint("x", threshold=1.5)
 
 

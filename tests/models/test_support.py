@@ -81,6 +81,6 @@ def test_a_model_that_cannot_say_is_refused_and_the_oracle_knows_everything():
     with pytest.raises(GussError, match="needs a model with a method `unfamiliar`, which Blind does not define"):
         plan(planner, Blind.of(task), strict, np.zeros(2), KEY)
     assert np.isnan(float(plan(planner, Blind.of(task), task, np.zeros(2), KEY).diagnostics.unfamiliar_share))
-    with pytest.raises(GussError, match="needs a constraint"):
+    with pytest.raises(GussError, match="needs at least one constraint"):
         make_task(ACTIONS["continuous"], constraints=()).replace(unknown_unsafe=True)
     assert Constraint("cost").learned

@@ -130,7 +130,7 @@ def test_the_share_of_descriptors_beyond_the_bounds_is_told():
         ("guss", {"num_new": True}, "must be an integer, got True"),
         ("guss", {"policy_hidden": [5, 0]}, "policy_hidden must be at least 1, got"),
         ("guss", {"mutation_variance": -1}, "mutation_variance must be at least 0, got"),
-        ("cem", {"smoothing": 1.0}, r"smoothing must be in \[0, 1\)"),
+        ("cem", {"smoothing": 1.0}, "smoothing must be at least 0 and less than 1, got"),
         ("rcem", {"minimal_elites": 0}, "minimal_elites must be at least 1"),
         ("gus", {}, "unknown planner 'gus'. Did you mean 'guss'"),
         ("map_elites", {}, "Did you mean 'map-elites'"),

@@ -96,7 +96,7 @@ def test_the_safe_one_avoids_a_cost_that_the_other_runs_into():
     ("options", "words"),
     [
         ({"temperature": 0.0}, "temperature must be more than 0, got 0.0"),
-        ({"mixing": 0.0}, r"mixing must be in \(0, 1\]"),
+        ({"mixing": 0.0}, "mixing must be more than 0 and at most 1, got"),
         ({"iterations": 0}, "iterations must be at least 1, got 0"),
         ({"budget": 2, "iterations": 3}, "a budget of 2 plans is less than one for each of 3 iterations"),
     ],

@@ -132,11 +132,11 @@ def test_what_is_missing_partial_or_mixed_is_told_and_the_rest_is_used(tmp_path)
         "odd/config.json is not the config of a run",
         "no run of Safe-MBPO, RCEM, CPO, PPO-Lagrangian, which the paper's table has",
         "no run of random actions",
-        "not the same seeds for all",
+        "the runs have different seeds",
         "only one seed of S-RS",
         "several versions of guss (0.0.9, 0.1.0)",
         "planning times are from several machines (S-RS, GuSS, RS: a CPU; CEM: another CPU)",
-        "the source code of guss had no commit or uncommitted changes in the runs of S-RS",
+        "the source code of guss had no commit, or had uncommitted changes, in the runs of S-RS",
     ):
         assert text in told, text
     assert str(tmp_path) not in told

@@ -168,8 +168,8 @@ def test_where_user_code_is_forbidden_nothing_is_found(env, tmp_path, monkeypatc
 
 
 def test_help_says_which_commands_run_user_code(guss_here):
-    for command in ("replay", "eval"):
-        assert "environment that the run names" in " ".join(guss_here(command, "--help", check=0).stdout.split())
+    for command, what in {"replay": "imports the environment", "eval": "Imports and steps the environment"}.items():
+        assert what in " ".join(guss_here(command, "--help", check=0).stdout.split())
     told = " ".join(guss_here("report", "--help", check=0).stdout.split())
-    assert "no environment is created or stepped" in told
+    assert "imports no environment and no plugin" in told
     assert "--plugin" not in told

@@ -202,7 +202,7 @@ def test_the_environment_of_a_run_is_that_of_the_user(tmp_path):
 def test_what_is_no_agent_is_an_error(tmp_path, whole):
     with pytest.raises(GussError, match=r"is a run, not an agent's file: load it with Agent\.from_run\('.*', seed="):
         Agent.load(whole, short_pendulum())
-    with pytest.raises(GussError, match="unknown seed of the run '5'"):
+    with pytest.raises(GussError, match="unknown seed of the run: '5'"):
         Agent.from_run(whole, seed=5)
     with pytest.raises(GussError, match="`task` needs `system`"):
         Agent.from_run(whole, task=short_pendulum())

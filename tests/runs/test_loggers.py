@@ -276,7 +276,7 @@ def test_a_missing_package_is_told_with_its_extra(tmp_path, monkeypatch, name, p
 
 def test_a_misspelt_writer_is_told(tmp_path):
     with (
-        pytest.raises(GussError, match=r"unknown log 'tensorbord'. Did you mean 'tensorboard'\?"),
+        pytest.raises(GussError, match=r"unknown logger 'tensorbord'. Did you mean 'tensorboard'\?"),
         open_writers(["tensorbord"], tmp_path, CONFIG, 0),
     ):
         pass

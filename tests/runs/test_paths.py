@@ -31,7 +31,7 @@ PLUGIN = """
     class MyRandom(RandomPlanner):
         '''As random.'''
 """
-SMALL = ("--seeds", 1, "--episodes", 1, "--horizon", 2, "--no-figures", "--quiet")
+SMALL = ("--seeds", 1, "--episodes", 1, "--no-figures", "--quiet")
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_a_run_finds_what_it_names_from_another_folder(project, tmp_path, guss_c
 
 def test_the_folder_is_stored_apart_from_the_settings(project, tmp_path, monkeypatch):
     monkeypatch.chdir(project)
-    config = RunConfig(env="envs/plant_of_places.py:make_env", method="random", seeds=(0,), episodes=1, horizon=2)
+    config = RunConfig(env="envs/plant_of_places.py:make_env", method="random", seeds=(0,), episodes=1)
     home = run_one(config, tmp_path / "out", {})
     stored = json.loads((home / "config.json").read_text())
     assert stored["started_in"] == str(project), "the run lies elsewhere"

@@ -119,11 +119,11 @@ def test_its_last_kept_episode_is_replayed_without_plans(whole):
         ({"episodes": 5}, "runs 2 episodes per seed in parallel, .* such as 4 or 6; got 5"),
         ({"episodes": 1}, "such as 2; got 1"),
         ({"overlap": True}, "--overlap applies to planning methods"),
-        ({"data": "abc"}, "learns only from its own episodes; logged data are for planners"),
+        ({"data": "abc"}, "learns only from its own episodes; logged data need a planning method"),
         ({"method": "safe-mpbo"}, "unknown method 'safe-mpbo'. Did you mean 'safe-mbpo'?"),
         (
             {"method_settings": {"clipp": 0.1}},
-            "unknown setting of method 'ppo-lagrangian' 'clipp'. Did you mean 'clip'?",
+            "unknown setting of method 'ppo-lagrangian': 'clipp'. Did you mean 'clip'?",
         ),
         ({"method": "safe-mbpo", "env": "safe-acrobot", "method_settings": {}}, "safe-mbpo is for continuous actions"),
     ],

@@ -176,9 +176,9 @@ def test_chosen_dimensions_are_drawn_in_their_order_and_misspelled_ones_are_erro
     figure = ReplayFigure(Animator(plain, ("speed", "0")), dpi=40)
     assert texts_of(figure.figure)[0] == ["speed", "cosine", "action: torque"]
     figure.close()
-    with pytest.raises(GussError, match=r"unknown dimension of the observation 'sped'.*speed"):
+    with pytest.raises(GussError, match=r"unknown dimension of the observation: 'sped'.*speed"):
         write_replay(plain, tmp_path / "x.png", step=3, dims=("sped",))
-    with pytest.raises(GussError, match="unknown dimension of the observation '3'"):
+    with pytest.raises(GussError, match="unknown dimension of the observation: '3'"):
         find_dims(NAMES, ["3"])
     many = [f"dimension {i}" for i in range(20)]
     assert drawn_dims(many, (), [17]) == [0, 1, 2, 3, 4, 5, 6, 17], "those with limits come first"
@@ -210,7 +210,7 @@ def test_the_map_holds_the_best_safe_plan_of_each_cell(data):
 def test_missing_episodes_and_steps_are_errors(stored, tmp_path):
     with pytest.raises(GussError, match="has episodes 0 to 3, got episode 4"):
         Replay(stored, 4, None)
-    with pytest.raises(GussError, match="unknown seed of the run '5'"):
+    with pytest.raises(GussError, match="unknown seed of the run: '5'"):
         Replay(stored, None, 5)
     replay = Replay(stored, 0, None)
     for path, step, text in (

@@ -8,6 +8,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tyro.conf import Positional
@@ -16,7 +17,12 @@ from guss.cli.settings_flags import PREFIXES
 from guss.errors import GussError
 
 BOOLEANS = ("true", "false", "yes", "no", "on", "off")
-TYPES = {int: ("an integer", "integers"), float: ("a number", "numbers"), str: ("a name", "names")}
+TYPES = {
+    int: ("an integer", "integers"),
+    float: ("a number", "numbers"),
+    str: ("a name", "names"),
+    Path: ("a path", "paths"),
+}
 TABLES = {prefix: table for table, prefix in PREFIXES.items()}
 
 

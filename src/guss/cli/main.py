@@ -73,7 +73,7 @@ def parse(words: list[str]) -> Any:
         if name.startswith("--tyro-"):  # completions for shells
             return tyro.extras.subcommand_cli_from_dict(table, prog=prog, args=words)
         if name.startswith("-"):
-            raise GussError(f"{prog} has no flag {name}: `{prog} --help` lists its {kind}s, which have flags")
+            raise GussError(f"{prog} has no flag {name}: name the {kind} first; `{prog} --help` lists all {kind}s")
         raise UnknownNameError(kind, name, table)
     command, prog = table[name], f"{prog} {name}"
     if issubclass(command, SettingsCommand):

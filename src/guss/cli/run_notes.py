@@ -32,15 +32,17 @@ def resumable(home: Path) -> Iterator[None]:
 
 
 def warn_if_random(config: RunConfig, episodes: int) -> None:
-    """Before a run: warn if all of its `episodes` will be random."""
+    """Before a run: warn if all of its `episodes` will have random actions."""
     from guss.runs.config import spec_of_run
 
     asked = dataclasses.replace(config, episodes=episodes)
     if asked.never_acts(spec_of_run(config).make_task().episode_length):
-        why = f", and more until there are {config.initial_steps} steps" if config.initial_steps else ""
+        first = config.initial_episodes
+        why = f" and {config.initial_steps} steps" if config.initial_steps else ""
         print_warning(
-            f"all {episodes} episodes will be random: the first {config.initial_episodes} are{why}, so {config.method} "
-            f"acts in none of them; increase --episodes, or decrease --initial-episodes and --initial-steps"
+            f"all actions of this run will be random: --episodes is {episodes}, and {config.method} acts only after "
+            f"{first} random episode{'s' * (first != 1)}{why}; increase --episodes, or decrease --initial-episodes and "
+            f"--initial-steps"
         )
 
 

@@ -1,4 +1,4 @@
-"""Episodes on Gymnasium environments: actions for all of them in one compiled call, steps by the host."""
+"""Episodes on Gymnasium environments: one compiled call chooses the actions of all, Python steps them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from guss.task import Task
 from guss.types import Actions, Trajectory
 
 Actor = Callable[[PyTree, np.ndarray, np.int32], tuple[Any, PyTree, PyTree]]
-"""Carries [S, E, …], observations [S, E, D] and the step to actions, carries and aux, [S, E, …] each.
+"""Maps carries [S, E, …], observations [S, E, D] and the step number to actions, new carries and aux, [S, E, …] each.
 
-Results may still be computing.
+The results may be JAX arrays that are still being computed.
 """
 
 
@@ -62,12 +62,13 @@ def _random_actions(actions: Actions, steps: int, keys: Key[Array, "N"], how: st
 
 
 def exploring(task: Task, keys: Key[Array, "S E"], how: str) -> Actor:
+    """An actor with random actions; `how`: the setting `explore`."""
     actions = np.asarray(_random_actions(task.actions, task.episode_length, keys.reshape(-1), how))
     return lambda carries, obs, t: (actions[:, t], carries, ())
 
 
 class _Episodes:
-    """Running episodes of one group of environments, one per environment."""
+    """The current episodes of one group of environments, one per environment."""
 
     def __init__(self, envs: HostEnvs, act: Actor, carries: PyTree, number: int) -> None:
         self.envs, self.act, self.carries, self.number = envs, act, carries, number
@@ -79,7 +80,7 @@ class _Episodes:
         self.obs = envs.reset(number)
 
     def step(self) -> None:
-        """Step with the chosen actions."""
+        """Step the environments with the actions chosen last."""
         task, t = self.envs.task, len(self.steps)
         actions = np.asarray(self.actions).reshape(len(self.running), *task.actions.shape)
         step, failed = self.envs.step(self.obs, actions, self.running, self.number, t)
@@ -94,7 +95,7 @@ class _Episodes:
         self.obs = step.next_obs
 
     def apart(self, rows: PyTree) -> PyTree:
-        """Arrays of all environments, [N, …], by seed and episode: [S, E, …]."""
+        """Reshape arrays of all environments, [N, …], to seeds and episodes, [S, E, …]."""
         each = self.envs.num_envs
         return jax.tree.map(lambda x: x.reshape(len(x) // each, each, *x.shape[1:]), rows)
 
@@ -111,7 +112,7 @@ class _Episodes:
 
 
 def play(groups: Sequence[tuple[HostEnvs, Actor, PyTree]], number: int, on_step: OnStep = None) -> Collected:
-    """Run one episode in every environment. Actions of one group are planned while the environments of another step.
+    """Run one episode in every environment; while one group plans its actions, the environments of the others step.
 
     `groups`: the environments, the actor and the initial carries of each.
     """
@@ -150,7 +151,7 @@ class HostCollector:
         process: str | None = None,
         overlap: bool = False,
     ) -> None:
-        """`num_envs`: for each seed. `process`, `timeout`: see `make_envs`. `overlap`: in two groups (see `play`)."""
+        """`num_envs`: per seed. `process`, `timeout`: see `make_envs`. `overlap`: two groups of seeds (see `play`)."""
         self.task = task
         half = -(-len(seeds) // (1 + overlap))
         self.rows = [slice(i, i + half) for i in range(0, len(seeds), half)]
@@ -174,7 +175,7 @@ class HostCollector:
         return play([(envs, exploring(self.task, keys[rows], how), ()) for envs, rows in pairs], number, on_step)
 
     def compile_ahead(self, ahead: Ahead, method: Method, states: PyTree, keys: Key[Array, "S E"]) -> None:
-        """Start compilation of the program of `collect`; not for several groups, whose states have other sizes."""
+        """Start to compile the program of `collect`, unless there are several groups: their sizes may differ."""
 
         def lower() -> Any:
             obs = np.zeros((*keys.shape, self.task.observations.size), np.float32)

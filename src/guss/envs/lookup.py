@@ -51,7 +51,10 @@ def find_env(
         check_user_code(f"the environment {name!r}")
         return _custom(name, Path.cwd(), folder, episode_length, without_cost, process)
     if episode_length is not None or without_cost:
-        raise GussError(f"{name} has a Task, so --episode-length and --without-cost do not apply")
+        raise GussError(
+            f"the Task of {name} defines the episode length and the cost, so --episode-length and --without-cost do "
+            f"not apply"
+        )
     return ours[name]
 
 

@@ -103,8 +103,9 @@ def no_cost_error(name: str, info: dict[str, Any]) -> GussError:
             f'the environment {name} must report every cost by name on every step: info["costs"] is a dict with all of '
             f"them, 0 if the step is safe; got {found}"
         )
+    has = f"has {sorted(map(str, info))}" if info else "is empty"
     return GussError(
-        f"the environment {name} does not report a cost: `info` has {sorted(map(str, info)) or 'nothing'}; "
+        f"the environment {name} does not report a cost: `info` {has}; "
         f'expected info["cost"], 1 on an unsafe step and 0 elsewhere, or info["costs"] with several by name. Or '
         f"describe the cost in a Task (docs/own-env.md), or pass --without-cost if nothing is unsafe"
     )

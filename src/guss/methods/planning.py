@@ -1,4 +1,4 @@
-"""Planning in a learned model (Alg. 1): stores transitions, fits the models of all seeds to them, plans actions."""
+"""Planning in a learned model (Alg. 1 of the paper): stores transitions, fits models to them, plans actions."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from guss.types import Model, Planner, Trajectory
 EVALUATION = "evaluation of the model"
 """Name of the program, compiled ahead, that evaluates a model on a new episode."""
 ERRORS = ("nll", "r2", "ks", "train_loss", "best_epoch")
+"""Fields of a FitReport that are stored for every planned episode."""
 
 
 class PlanningState(NamedTuple):
@@ -38,9 +39,9 @@ class PlanningState(NamedTuple):
     models: Model
     data: Data
     fits: Int[Array, "S"]
-    """How often the models were fitted."""
+    """Number of times the models were fitted."""
     fitted: Int[Array, "S"]
-    """Rows of the data that they were last fitted to."""
+    """Number of rows in the data at the last fit."""
     fresh: Model | None = None
     """The untrained models, if every fit starts from them."""
 
@@ -56,7 +57,7 @@ class PlanningState(NamedTuple):
 
 
 class PlanNotes(NamedTuple):
-    """Stored about a plan, in `Trajectory.aux` of planned episodes."""
+    """Information on one plan, stored in `Trajectory.aux` of planned episodes."""
 
     diagnostics: Diagnostics
     monitored: PyTree
@@ -69,7 +70,7 @@ class Planning(Method):
     fixed: Model | None = None
     """A model that is not learned, such as the oracle; the state is then empty."""
     monitor: Monitor | None = None
-    """Observes every search; `PlanNotes.monitored` stores its `aux`."""
+    """Observes every search; its `aux` is stored in `PlanNotes.monitored`."""
     model: str = eqx.field(static=True, kw_only=True, default="darmdn")
     model_settings: CommonSettings = eqx.field(static=True, kw_only=True, default=ModelSettings())
     fit: FitSettings = eqx.field(static=True, kw_only=True, default=FitSettings())
@@ -195,7 +196,7 @@ class Planning(Method):
             usable = int(np.asarray(states.data.use)[:, :filled].sum(axis=1).min())
             raise GussError(
                 f"there are no transitions to train a model on: {usable} of {filled} are usable (those "
-                f"marked `skip` are not), and {self.fit.validation:.0%} of them are held out"
+                f"marked `skip` are not), and {self.fit.validation:.0%} of them are held out; add data"
             )
         models, report = fit_all(self._fit_programs(states, keys), before)
         if not diverged(report).any():

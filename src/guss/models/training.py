@@ -87,7 +87,7 @@ class FitSettings:
 def empty_data(
     obs_size: int, action_shape: tuple[int, ...], action_dtype: Any, capacity: int, num_outcomes: int = 0
 ) -> Data:
-    """Buffers for `capacity` transitions, with `num_outcomes` numbers of each to learn outcomes from."""
+    """Empty buffers for `capacity` transitions, each with `num_outcomes` outcomes (reward, costs, end) to learn."""
     return Data(
         obs=jnp.zeros((capacity, obs_size)),
         action=jnp.zeros((capacity, *action_shape), action_dtype),
@@ -99,7 +99,7 @@ def empty_data(
 
 
 def check_buffer(what: str, task: Task, rows: int) -> None:
-    """Raise if transitions of a task exceed the memory limit."""
+    """Raise if `rows` transitions of a task exceed the memory limit; `what` needs them."""
     numbers = 2 * task.observations.size + math.prod(task.actions.shape) + len(task.constraints) + 2
     MAX_BUFFER.check(f"{what} ({rows} transitions of task {task.name!r})", 4 * rows * numbers)
 
@@ -148,7 +148,7 @@ def split_rows(data: Data, settings: FitSettings) -> tuple[Bool[Array, "rows"], 
 
 @lru_cache(maxsize=8)
 def _lots(capacity: int) -> np.ndarray:
-    """A random number per row: a constant of the program, which would otherwise draw the numbers in several places."""
+    """A fixed random number per row, as a constant: otherwise a compiled program would draw them in several places."""
     with jax.ensure_compile_time_eval():
         return np.asarray(jax.random.uniform(jax.random.key(0), (capacity,)))
 
@@ -156,7 +156,7 @@ def _lots(capacity: int) -> np.ndarray:
 def pace_of(
     num_training: Int[Array, ""], num_held_out: Int[Array, ""], settings: FitSettings, again: Bool[Array, ""] | bool
 ) -> Pace:
-    """Epochs and steps for that many rows; `again`: the weights were fitted before."""
+    """Epochs, and gradient steps per epoch, for that many rows; `again`: the weights were fitted before."""
     steps = (num_training + settings.batch - 1) // settings.batch
     no_limit = 2**31 - 1
     first = settings.max_steps or no_limit
@@ -189,7 +189,7 @@ def train_network(
     adam = optax.scale_by_adam()
 
     def held_out_loss(weights: Any) -> Float[Array, ""]:
-        """Mean over the held-out rows, in no more blocks than they fill."""
+        """The mean over the held-out rows, computed in as few blocks of BLOCK rows as possible."""
 
         def block(i: Array, total: Array) -> Array:
             row = i * BLOCK + jnp.arange(BLOCK)
@@ -209,7 +209,7 @@ def train_network(
         return state._replace(weights=weights, optimiser=optimiser, train_loss=loss), draws
 
     def steps(block: Array, carry: tuple[_Training, PRNGKeyArray]) -> tuple[_Training, PRNGKeyArray]:
-        """Up to DRAWN steps, whose batches are drawn at once: one draw per step would take longer than the step."""
+        """Up to DRAWN gradient steps, whose batches are drawn at once: a draw per step takes longer than the step."""
         state, key_epoch = carry
         lots = jax.random.uniform(jax.random.fold_in(key_epoch, block), (DRAWN, settings.batch))
         draws = (lots * num_training.astype(jnp.float32)).astype(jnp.int32)
@@ -264,12 +264,12 @@ def batched_like(like: Any, carry: Any) -> Any:
     Under `vmap`, a loop whose initial carry has constants is traced again until the batching of all values is known:
     twice per loop, eight times for the innermost of three.
     """
-    nothing = jnp.sum(jax.tree.leaves(like)[0].ravel()[:0])  # 0, known to XLA
+    nothing = jnp.sum(jax.tree.leaves(like)[0].ravel()[:0])  # 0, which XLA folds into a constant
     return jax.tree.map(lambda x: x | (nothing != 0) if x.dtype == bool else x + nothing.astype(x.dtype), carry)
 
 
 def in_order(training: Bool[Array, "rows"], held_out: Bool[Array, "rows"]) -> Int[Array, "rows"]:
-    """Positions of the training rows, then of the held-out ones, then of the rest."""
+    """The row numbers, sorted: training rows first, then held-out rows, then unused rows."""
     return jnp.argsort(jnp.where(training, 0, jnp.where(held_out, 1, 2)), stable=True)
 
 

@@ -34,20 +34,22 @@ from guss.types import Model, Outcomes, Planner, Rollout, Scores
 
 
 class Particles(eqx.Module):
-    """A model laid out for planning."""
+    """A model in its layout for planning (see `Model.prepare`)."""
 
     model: Model
     axis: Literal[0] | None = eqx.field(static=True)
+    """The axis of the particles in the model's arrays; None if all particles share the arrays."""
     count: int = eqx.field(static=True)
+    """P: the number of particles, of all members of an ensemble together."""
 
     @classmethod
     def of(cls, model: Model) -> Particles:
-        """Lay out a model, once per plan: inside the loops of a plan the layout would be repeated."""
+        """Prepare a model, once per plan: inside the loops of a plan, this would be repeated."""
         return cls(*model.prepare(), model.num_particles)
 
     @property
     def numbers(self) -> Int[Array, "P"]:
-        """Every particle's number within its model, which is a single member if an ensemble is laid out."""
+        """Each particle's argument for `Model.predict`: 0 … P − 1, or its number within its member if axis is 0."""
         return jnp.arange(self.count, dtype=jnp.int32) // (self.count // self.model.num_particles)
 
 
@@ -129,9 +131,9 @@ def evaluate(
 
     if mesh is None:
         return part(particles, task, obs, key, candidates)
-    mesh = Mesh(mesh.devices, mesh.axis_names)  # default axis types, whatever those of the given mesh
+    mesh = Mesh(mesh.devices, mesh.axis_names)  # with the default axis types, whatever the given mesh has
     num = jax.tree.leaves(candidates)[0].shape[0]
-    extra = -num % mesh.size  # the last one is repeated so that all parts are equal; cut off below
+    extra = -num % mesh.size  # repeat the last candidate so that all parts are equal; removed below
     fill = lambda x: jnp.concatenate([x, jnp.broadcast_to(x[-1:], (extra, *x.shape[1:]))])  # noqa: E731
     shared, split = PartitionSpec(), PartitionSpec(mesh.axis_names)
     # Only rollouts are sharded. The search is small and replicated on every device; without these constraints before
@@ -250,7 +252,7 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
 
 
 def _pick(planner: Planner, scores: Scores) -> Int[Array, ""]:
-    """Which finalist to act with: the best, unless the reserve is safer (see `Planner.reserve`)."""
+    """The finalist to execute, 0 or 1: the best, unless the reserve is safer (see `Planner.reserve`)."""
     first, last = (jax.tree.map(lambda x, i=i: x[i], scores) for i in (0, -1))
     instead = ~first.finite & last.finite
     if planner.objective in ("penalty", "cost"):
@@ -268,7 +270,7 @@ def plan_one(
     monitor: Monitor | None = None,
     mesh: Mesh | None = None,
 ) -> Plan:
-    """PLAN(p̂, s_t, H, M) of Alg. 1, not compiled: to be traced inside a larger program."""
+    """PLAN(p̂, s_t, H, M) of Alg. 1, not compiled: call it inside a function that is compiled."""
     monitor = Monitor() if monitor is None else monitor
     search = _begin(planner, monitor, obs, key, planner.first_memory() if memory is None else memory)
     search = _advance(planner, model, task, monitor, search, planner.schedule(planner.budget), mesh)

@@ -276,11 +276,11 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
     if absent := [label_of(method) for method in paper_methods(env) if method not in {r.method for r in records}]:
         notes.append(f"{label}: no run of {', '.join(absent)}, which the paper's table has.")
     if not any(record.method == "random" for record in records):
-        notes.append(f"{label}: no run of random actions, so figures lack their line.")
+        notes.append(f"{label}: no run of random actions, so figures do not show their level.")
     sets = grouped(records, lambda record: tuple(record.seeds))
     if len(sets) > 1:
         text = "; ".join(f"{_labels(mine)}: {seeds_text(seeds)}" for seeds, mine in sets.items())
-        notes.append(f"{label}: not the same seeds for all ({text}).")
+        notes.append(f"{label}: the runs have different seeds ({text}).")
     if single := [record for record in records if len(record.seeds) == 1]:
         notes.append(f"{label}: only one seed of {_labels(single)}, so there is no interval.")
     versions = {str(record.origin.get("versions", {}).get("guss", "?")) for record in records}
@@ -293,7 +293,7 @@ def _gaps(env: str, records: list[Record]) -> list[str]:
         notes.append(f"{label}: planning times are from several machines ({text}).")
     commits = {record.label: record.origin.get("commit") for record in records}
     if dirty := [label for label, commit in commits.items() if not commit or str(commit).endswith("-dirty")]:
-        what = "the source code of guss had no commit or uncommitted changes"
+        what = "the source code of guss had no commit, or had uncommitted changes,"
         notes.append(f"{label}: {what} in the runs of {', '.join(dirty)}.")
     return notes
 

@@ -1,6 +1,6 @@
 """A report on the runs in a folder: tables, figures and an HTML page, from stored records; no user code is imported.
 
-table.md      the paper's table with ours and the paper's values; uncertainty; missing runs; provenance
+table.md      results in the layout of the paper's table, beside the paper's; uncertainty; gaps; provenance
 table.json    <env>.<method>.{mar, mrcp_ksteps, unsafe_pct, unsafe_trans_pct} = [mean, half-width], seeds, episodes, …
 table.tex     the table for a paper
 report.json   tests between all pairs, groups, notes, runs
@@ -122,9 +122,9 @@ def to_markdown(report: Report) -> str:
         f"Mean ± half-width of the 90 % interval over seeds{beside}"
         "; bold: the best safe method by each measure. MAR: mean reward of the second "
         "half of the episodes; MRCP: thousands of real steps until an episode first reaches the threshold; "
-        "p(unsafe): unsafe steps of all episodes, transient: of the first 15 %. Pareto rank: by MAR and p(unsafe); 1: "
-        "not dominated. ms per step: planning and acting for one seed on one core in the fastest episode, without "
-        "compilation; predictions: transitions that the model predicts per step.",
+        "p(unsafe): percentage of unsafe steps, transient: in the first 15 % of the episodes. Pareto rank: by MAR and "
+        "p(unsafe); 1: not dominated. ms per step: planning and acting for one seed on one core in the fastest "
+        "episode, without compilation; predictions: transitions that the model predicts per step.",
     ]
     if len(report.tables) > 1:
         lines += ["", *table.overview(report.tables)]
@@ -132,8 +132,8 @@ def to_markdown(report: Report) -> str:
         lines += ["", f"## {_heading(rows)}", "", *map(markdown, report.verdicts[env]), ""]
         lines += main_table(rows)
         if costs := table.cost_table(rows):
-            lines += ["", "Unsafe steps by constraint, all episodes.", "", *costs]
-        sure = "Uncertainty: interquartile means over seeds with bootstrap intervals, half-widths over pooled episodes."
+            lines += ["", "Percentage of unsafe steps by constraint, over all episodes.", "", *costs]
+        sure = "IQM: interquartile mean over seeds [bootstrap interval]; pooled: half-width over episodes of all seeds."
         lines += ["", sure, "", *sure_table(rows)]
         lines += _against_hero(rows, report.tests[env])
     for name, group in report.groups.items():
@@ -144,7 +144,7 @@ def to_markdown(report: Report) -> str:
             lines += ["", *notes] if notes else []
             lines += _against_hero(rows, group.tests[env])
     lines += ["", "## What is missing, partial or mixed", ""]
-    lines += [f"- {markdown(note)}" for note in report.found.notes] or ["Nothing known."]
+    lines += [f"- {markdown(note)}" for note in report.found.notes] or ["Nothing."]
     lines += ["", "## Provenance", ""]
     lines += markdown_table(["run", "command", "commit", "machine"], map(_source, report.found.all_records))
     return "\n".join(lines) + "\n"
@@ -195,7 +195,7 @@ def differences(report: Report, record: Record) -> list[str]:
 
 
 def _differences(report: Report, rows: list[Row]) -> list[str]:
-    """A line with the differences shared by all runs of a table, then a line for each run with more."""
+    """A line with the differences that all runs of a table share, then a line for each run with further ones."""
     found = {row.name: texts for row in rows if (texts := differences(report, row))}
     shared = [text for text in next(iter(found.values()), []) if all(text in texts for texts in found.values())]
     if len(found) < 2 or not shared:

@@ -59,7 +59,10 @@ class RunConfig(RunSettings):
                 "a learned model needs at least 1 random episode at the start, or logged data; got initial_episodes 0"
             )
         if self.data is not None and self.is_policy:
-            raise GussError(f"method {self.method!r} learns only from its own episodes; logged data are for planners")
+            raise GussError(
+                f"method {self.method!r} learns only from its own episodes; logged data need a planning method, such "
+                f"as guss"
+            )
         if self.data is not None and not self.learns:
             raise GussError(f"method {self.method!r} with model {self.model!r} learns nothing, so data are of no use")
         if self.is_policy and self.unknown_unsafe:

@@ -244,7 +244,7 @@ def read_stored(home: Path) -> StoredRun:
             f"seeds {received(config['seeds'])} and episodes {config['episodes']}"
         )
     if stored.get("schema", 0) < SCHEMA:
-        config = _current(config)
+        config = _current(config, f"{path}: config")
     tables = _typed(TABLES, stored, str(path))
     origin = tables.get("provenance", {})
     _typed({"machine": dict[str, Any], "versions": dict[str, Any]}, origin, f"{path}: provenance")
@@ -254,17 +254,18 @@ def read_stored(home: Path) -> StoredRun:
     return StoredRun(stored, config, origin, tables.get(KEY), tables.get("sources", {}), folder)
 
 
-def _current(config: dict[str, Any]) -> dict[str, Any]:
+def _current(config: dict[str, Any], what: str) -> dict[str, Any]:
     """A config of an earlier schema converted to this one: new names, and defaults that were not stored."""
     config = current_names(config)
+    given = _typed({"fit": dict[str, Any], "method_settings": dict[str, Any]}, config, what)
     unused = {"initial_steps"} if "initial_episodes" not in config else set()
     config |= {name: value for name, value in LEFT_OUT.items() if name not in config and name not in unused}
     if "fit" in config:
-        config["fit"] = LEFT_OUT_OF_FIT | config["fit"]
+        config["fit"] = LEFT_OUT_OF_FIT | given["fit"]
     if bundled_method(config["method"]) is not None:
         with no_user_code("defaults of bundled methods"):
             own = settings_of_method(config["method"], {})
-        config["method_settings"] = json.loads(json.dumps(dataclasses.asdict(own))) | config.get("method_settings", {})
+        config["method_settings"] = json.loads(json.dumps(dataclasses.asdict(own))) | given.get("method_settings", {})
     return config
 
 

@@ -1,4 +1,4 @@
-"""Fits models to logged data (`guss fit`), and refits the models of a stored run as of any of its episodes."""
+"""Fits models to logged data (`guss fit`), and refits the models that a stored run had at any of its episodes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,10 @@ class Log(NamedTuple):
         """The method that learns from the log."""
         if not self.settings.learns:
             name, model = self.settings.method, self.settings.model
-            raise GussError(f"method {name!r} with model {model!r} learns nothing from data")
+            raise GussError(
+                f"method {name!r} with model {model!r} learns nothing from data; choose a planning method and a "
+                f"learned model, such as --method guss --model darmdn"
+            )
         return cast(Planning, make_method(self.settings, self.task, self.capacity))
 
 
@@ -80,7 +83,7 @@ def log_of_run(home: Path, episodes: int | None = None) -> Log:
     done = min((sum(row["seed"] == seed for row in rows) for seed in config.seeds), default=0)
     wanted = done if episodes is None else episodes
     if not (config.data is None) <= wanted <= done:  # with logged data, 0 episodes are enough to fit a model
-        raise GussError(f"{home} has {done} finished episodes, got {wanted}")
+        raise GussError(f"cannot fit a model to the first {wanted} episodes of {home}: it has {done} finished episodes")
     checker, start = InputChecker(task), read_start(home, config.data)
     found = []
     for episode in range(wanted):
@@ -111,15 +114,16 @@ def _padded(trajectory: Trajectory, task: Task) -> Trajectory:
 def fit_log(
     log: Log, *, in_turn: bool, test: bool, on_fit: Callable[[FitSummary], Any] = ignore
 ) -> tuple[Any, list[FitSummary]]:
-    """The state fitted to all episodes; with `test`, to all but the last, which evaluates the models at the horizon.
+    """The state fitted to all episodes; with `test`, to all but the last, on which the models are evaluated.
 
-    `in_turn`: fit after every episode, each fit warm-started from the previous one, as in a run; the models then have
-    the same bits as those of the run (with the same versions, machine type and threads).
+    That evaluation is R² at the horizon. `in_turn`: fit after every episode, each fit warm-started from the previous
+    one, as in a run; the models are then bit for bit those of the run (with the same versions, machine type and number
+    of threads).
     """
     method = log.method()
     count = len(log.episodes) - test
     if count < 1 and log.before is None:
-        raise GussError("the data have a single episode, which is held out for evaluation; fit to it with --no-test")
+        raise GussError("the data have a single episode, which is held out for evaluation; train on it with --no-test")
     state = method.init_all(streams.derived(log.keys, streams.FIRST_STATE))
     if log.before is not None:
         state, _ = method.update_all(state, log.before, streams.updates(log.keys, 0))
@@ -182,7 +186,7 @@ def task_of(data: Dataset) -> Task:
     action = np.asarray(trace.action, float).reshape(len(trace.action), -1)
     if not np.isfinite(action).all():
         row = int(np.argmin(np.isfinite(action).all(axis=1)))
-        raise GussError(f"action of the trace is not finite in row {row}: {action[row].tolist()}")
+        raise GussError(f"the action of the trace is not finite in row {row}: {action[row].tolist()}; remove that row")
     low, high = action.min(axis=0), action.max(axis=0)
     largest = np.maximum(np.abs(low), np.abs(high))
     still = high - low <= np.maximum(1e-6 * largest, 4 * TINY)  # constant up to rounding: any range around it will do

@@ -57,7 +57,7 @@ def check_writers(names: Sequence[str]) -> None:
     """Raise on unknown names and missing packages, before a run starts or is overwritten."""
     for name in names:
         if name not in WRITERS:
-            raise UnknownNameError("log", name, WRITERS)
+            raise UnknownNameError("logger", name, WRITERS)
         _package(name)
 
 

@@ -118,7 +118,8 @@ class Replay:
         stored = [e for e in range(done) if trace_path(home, self.seed, e).exists()]
         self.episode = max(stored, default=done - 1) if episode is None else episode
         if not 0 <= self.episode < done:
-            raise GussError(f"{home} has episodes 0 to {done - 1}, got episode {self.episode}")
+            has = f"episodes 0 to {done - 1}, got episode {self.episode}" if done else "no finished episode yet"
+            raise GussError(f"{home} has {has}")
         if self.episode not in stored and stored:
             near = min(stored, key=lambda e: abs(e - self.episode))
             raise GussError(

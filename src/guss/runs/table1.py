@@ -23,7 +23,7 @@ def check_names(envs: Sequence[str], methods: Sequence[str]) -> None:
     """Raise if an environment is not in the table, or a method is unknown."""
     for env in envs:
         if env not in ENVIRONMENTS:
-            raise UnknownNameError("environment of Table 1:", env, ENVIRONMENTS)
+            raise UnknownNameError("environment of Table 1", env, ENVIRONMENTS)
     for method in methods:
         check_method(method)
 

@@ -52,7 +52,7 @@ class FinalFit(NamedTuple):
 
 
 class Iteration(NamedTuple):
-    """`num_envs` episodes of every seed."""
+    """The results of one iteration: `num_envs` episodes of every seed."""
 
     trajectory: Trajectory
     metrics: list[list[EpisodeMetrics]]
@@ -66,7 +66,7 @@ class Trainer:
     """A method, its state and a collector: trains all seeds of a run at once."""
 
     def __init__(self, config: RunConfig, data: Dataset | None = None, *, learning: bool = True) -> None:
-        """`data`: logged transitions to start from. `learning=False`: to evaluate, one episode per seed at a time."""
+        """`data`: logged transitions to start from. `learning=False`: evaluate, with one episode per seed at a time."""
         begin_programs()
         spec = spec_of_run(config)
         task, planning_task = config.tasks(spec.make_task())
@@ -78,7 +78,8 @@ class Trainer:
         """The task that scores steps, and the task that the method plans with."""
         if config.plans and config.horizon > task.episode_length:
             raise GussError(
-                f"the horizon of {config.horizon} is longer than the episode of {task.episode_length} steps"
+                f"the horizon of {config.horizon} is longer than the episode of {task.episode_length} steps; lower it "
+                f"with --horizon"
             )
         self.method = make_method(config, planning_task, capacity_of(config, task))
         self.num_envs = self.method.num_envs if learning else 1
@@ -110,7 +111,7 @@ class Trainer:
             near = f"{asked - asked % each} or " if asked > each else ""
             raise GussError(
                 f"{self.config.method} runs {each} episodes per seed in parallel, so --episodes must be a multiple of "
-                f"{each}, such as {near}{asked - asked % each + each}; got {asked} (or choose another num_envs)"
+                f"{each}, such as {near}{asked - asked % each + each}; got {asked} (or change --method.num-envs)"
             )
 
     # ---------------------------------------------------------------------------------------------------- the loop
@@ -204,7 +205,8 @@ class Trainer:
                 seeds = self._seeds_where(broken.reshape(len(self.config.seeds), -1).any(axis=1))
                 raise GussError(
                     f"{self.config.method} diverged in episode {first} (seeds {seeds}: {name} is not finite); lower "
-                    f"its learning rates, such as --method.rate. Earlier episodes are kept."
+                    f"its learning rates: `guss run --method {self.config.method} --help` lists their flags. Earlier "
+                    f"episodes are kept."
                 )
 
     def _seeds_where(self, bad: np.ndarray) -> list[int]:
@@ -250,7 +252,10 @@ class Trainer:
 
     def restore(self, stored: Stored) -> None:
         if not same_run(stored.meta, self.config):
-            raise GussError(f"the checkpoint {stored.path} is from a run with other settings than its config.json")
+            raise GussError(
+                f"the checkpoint {stored.path} was written with other settings than those in the config.json of its "
+                f"run; one of the two files was replaced or edited"
+            )
         check_signature(f"the state in {stored.path}", stored_signature(stored), self.planning_task)
         check_done(stored, self.config.episodes, self.num_envs)
         self.done = stored.meta["done"]
@@ -258,7 +263,10 @@ class Trainer:
         whole = self.done * self.task.episode_length
         self.steps = np.asarray(stored.meta["steps"])
         if self.steps.shape != (len(self.config.seeds),):
-            raise GussError(f"{stored.path}: meta.steps must have a number for each seed, got {self.steps.tolist()}")
+            raise GussError(
+                f"{stored.path}: meta.steps must have one number for each of the {len(self.config.seeds)} seeds, got "
+                f"{self.steps.tolist()}; the checkpoint was not written by this run"
+            )
         self.ended_early = bool((self.steps != whole).any())
         longer = stored.meta["config"]["episodes"] < self.config.episodes
         self.state = stored.restore(self.state, grow=longer)
@@ -271,7 +279,7 @@ def _model_r2(metrics: dict[str, Any]) -> float | None:
 
 
 def capacity_of(config: RunConfig, task: Task) -> int:
-    """Rows of the data buffer of a whole run, in full episodes."""
+    """Rows of the data buffer of a whole run: its episodes, and its logged data rounded up to whole episodes."""
     return (config.episodes + math.ceil(config.data_rows / task.episode_length)) * task.episode_length
 
 
@@ -295,6 +303,10 @@ def make_collector(task: Task, spec: EnvSpec, config: RunConfig, num_envs: int) 
 
 
 def check_done(stored: Stored, episodes: int, num_envs: int = 1) -> None:
-    """Raise unless a checkpoint's number of episodes is that of an iteration of its run."""
+    """Raise unless a checkpoint was written after a whole iteration of its run, by its number of episodes."""
     if not 0 <= stored.meta["done"] <= episodes or stored.meta["done"] % num_envs:
-        raise GussError(f"{stored.path}: meta.done must be a number of episodes of this run, got {stored.meta['done']}")
+        each = f", a multiple of {num_envs}" * (num_envs > 1)
+        raise GussError(
+            f"{stored.path}: meta.done, the number of finished episodes, must be from 0 to {episodes}{each}, got "
+            f"{stored.meta['done']}"
+        )

@@ -30,13 +30,13 @@ function header() {
 function atAGlance() {
   const envs = (payload.envs ?? []).filter((env) => filled(env.rows));
   return envs.length > 1
-    ? section("glance", "At a glance", overviewTable(envs), hint([...legendOf(envs.flatMap((env) => env.rows)), "MAR: mean reward or return of the second half of the episodes; p(unsafe): unsafe steps of all episodes."].join(" ")))
+    ? section("glance", "At a glance", overviewTable(envs), hint([...legendOf(envs.flatMap((env) => env.rows)), "MAR: mean reward or return of the second half of the episodes; p(unsafe): percentage of unsafe steps over all episodes."].join(" ")))
     : null;
 }
 
 function notice() {
   return filled(payload.missing)
-    ? make("div", { class: "notice", role: "note" }, make("h2", {}, "What is missing"),
+    ? make("div", { class: "notice", role: "note" }, make("h2", {}, "What is missing, partial or mixed"),
       make("ul", {}, payload.missing.map((text) => make("li", {}, prose(text)))))
     : null;
 }
@@ -56,13 +56,13 @@ function legendOfTable(env) {
     `MAR: ${MEASURES.mar.about}${env.reward ? ` (${env.reward})` : ""}.`,
     `MRCP: ${MEASURES.mrcp_ksteps.about}${isNumber(env.threshold) ? `; the threshold is ${fixed(env.threshold)}` : ""}.`,
     `p(unsafe): ${MEASURES.unsafe_pct.about}; transient: over the first 15 % of the episodes.`,
-    "Planning: time and model evaluations to choose one action.",
+    "Planning: time to choose one action, for one seed on one core. Predictions: transitions that the model predicts for it.",
   ];
   return hint(notes.join(" "));
 }
 
 const ABOUT_TESTS = "Do two methods differ? Two-sided Welch test over seeds; bold: p below 0.05 after Holm's correction for the "
-  + "number of tests. Pooled: episodes of all seeds treated as independent, as in the paper.";
+  + "number of tests. Pooled: treats the episodes of all seeds as independent samples, as in the paper.";
 const ABOUT_IQM = "Mean of the middle half of the seeds, with its 90 % bootstrap interval.";
 
 function environment(env) {
@@ -176,7 +176,7 @@ else report.append(make("p", { class: "notice" }, "There is nothing to compare y
 if (filled(payload.groups)) report.append(section("further", "Further comparisons", payload.groups.map(group)));
 if (filled(payload.figures)) report.append(section("figures", "Figures", figures(payload.figures)));
 if (filled(payload.runs)) {
-  report.append(section("runs", "Runs", hint("The origin of every number, and the command that reproduces it."),
+  report.append(section("runs", "Runs", hint("The runs behind the numbers above, each with the command that reproduces it."),
     make("div", { class: "cards" }, payload.runs.map(card))));
 }
 report.append(make("footer", {}, make("p", {}, "Written by ", make("code", {}, payload.command ?? "guss report"),

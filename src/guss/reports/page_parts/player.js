@@ -84,7 +84,7 @@ class Player {
     const method = this.method;
     if (this.shown === method) return;
     this.shown = method;
-    this.show(null, this.data.has(method) ? "unpacking the animation …" : `No animation of ${this.labels.get(method)} is stored.`);
+    this.show(null, this.data.has(method) ? "loading the animation …" : `No animation of ${this.labels.get(method)} is stored.`);
     if (!this.data.has(method)) return;
     try {
       if (!this.unpacked.has(method)) this.unpacked.set(method, unpack(this.data.get(method)));
