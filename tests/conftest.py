@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,10 @@ COMPILED = tempfile.TemporaryDirectory(prefix="guss-compiled-", ignore_cleanup_e
 os.environ["GUSS_CACHE_DIR"] = COMPILED.name
 jax.config.update("jax_compilation_cache_dir", COMPILED.name)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
+
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # ignored in jobs of a shell's background, and by their children
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMON = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}

@@ -51,7 +51,9 @@ def test_every_file_that_is_mentioned_exists():
     assert missing == []
 
 
-@pytest.mark.parametrize("package", ["envs", "models", "planners", "collect", "methods", "runs", "reports", "cli"])
+@pytest.mark.parametrize(
+    "package", ["envs", "models", "planners", "collect", "methods", "runs", "sweeps", "reports", "cli"]
+)
 def test_every_file_of_a_package_is_in_the_table(package):
     table = TEXT.partition("## Files of the packages")[2].partition("\n## ")[0]
     mine = table.partition(f"| `{package}/` ")[2].partition("\n| `")[0]

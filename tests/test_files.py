@@ -14,8 +14,8 @@ from guss.cli.main import raised_by_guss
 from guss.errors import GussError
 from guss.files import check_file, check_folder, writing
 from guss.runs.checkpoints import newest_checkpoint
+from guss.runs.claim import claimed, owner_of
 from guss.runs.config import RunConfig
-from guss.runs.lock import locked
 
 ORIGIN = {"command": "a test"}
 PLACES = {
@@ -126,22 +126,22 @@ def test_a_folder_that_goes_away_during_the_run_is_an_error_that_says_so(tmp_pat
         run_one(config(), tmp_path / "runs", ORIGIN, go_away)
     if how == "renamed":
         assert newest_checkpoint(tmp_path / "moved").meta["done"] == 1
-        assert (tmp_path / "moved" / "lock").exists(), "its process is gone, so it is stale"
+        assert owner_of(tmp_path / "moved").ended, "its process has released it"
 
 
-def test_the_lock_hides_no_error_and_removes_no_other_lock(tmp_path):
+def test_a_claim_hides_no_error_and_removes_no_other_claim(tmp_path):
     home = tmp_path / "run"
 
     def replace_folder():
-        with locked(home):
+        with claimed(home):
             home.rename(tmp_path / "moved")
             home.mkdir()
-            (home / "lock").write_text("another's")
+            (home / "claim-000001").write_text("another's")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         replace_folder()
-    assert (home / "lock").read_text() == "another's"
+    assert (home / "claim-000001").read_text() == "another's"
 
 
 def test_an_error_is_ours_only_if_our_code_called_what_raised_it(tmp_path):

@@ -28,6 +28,7 @@ LAYERS = [
     {"agent_file", "agent_episodes"},
     {"agent"},
     {"runs"},
+    {"sweeps"},
     {"reports", "controller"},
     {"cli"},
     {"__main__"},

@@ -84,7 +84,7 @@ def test_the_threshold_of_a_learned_cost_is_a_constraint_parameter():
     agent = Agent(limited_task(step=None, reset=None, constraints=(Constraint("far"),)), **SMALL)
     agent.set_constraint("far", threshold=0.02)
     assert float(agent.planning_task.constraints[0].cost.params["threshold"]) == pytest.approx(0.02)
-    with pytest.raises(GussError, match="is a probability"):
+    with pytest.raises(GussError, match="must be a probability"):
         agent.set_constraint("far", threshold=1.5)
 
 

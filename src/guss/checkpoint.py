@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from guss.errors import GussError
-from guss.files import file_error
+from guss.files import WriteGuard, file_error
 from guss.limits import Budget, read_npz, reading
 from guss.validation import checked, received
 
@@ -81,20 +81,26 @@ class Stored:
         return jax.tree_util.tree_unflatten(structure, new)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write next to the file, sync, rename, sync the folder: the file is never partial, and durable on return."""
-    temporary = path.with_name(f"{path.name}.partial")
+def write_atomically(path: Path, content: bytes, guard: WriteGuard | None = None) -> None:
+    """Write next to the file, sync, rename, sync the folder: the file is never partial, and durable on return.
+
+    `guard` is checked before the rename; it may raise an error.
+    """
+    temporary = path.with_name(f"{path.name}.partial" if guard is None else f"{path.name}.{guard.token}.partial")
     try:
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if guard is not None:
+            guard.check()
         os.replace(temporary, path)
         sync_folder(path.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):  # report the first error
-            temporary.unlink()
         raise file_error(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):  # it was renamed, or an earlier error is reported
+            temporary.unlink()
 
 
 def sync_folder(folder: Path) -> None:
@@ -109,7 +115,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def save(path: Path, kind: str, meta: dict[str, Any], state: Any) -> None:
+def save(path: Path, kind: str, meta: dict[str, Any], state: Any, guard: WriteGuard | None = None) -> None:
     """Write a state (a pytree of arrays) and metadata (plain data)."""
     buffer = io.BytesIO()
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)
@@ -117,7 +123,7 @@ def save(path: Path, kind: str, meta: dict[str, Any], state: Any) -> None:
     payload = buffer.getvalue()
     header = {"format": FORMAT, "schema": SCHEMA, "kind": kind, "bytes": len(payload), "meta": meta}
     header["sha256"] = _digest(header, payload)
-    write_atomically(path, json.dumps(header).encode() + b"\n" + payload)
+    write_atomically(path, json.dumps(header).encode() + b"\n" + payload, guard)
 
 
 def _digest(header: dict[str, Any], payload: bytes) -> str:

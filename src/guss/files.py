@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from guss.errors import GussError
 
@@ -32,6 +33,17 @@ ADVICE = {
     errno.ENOSPC: "free some space, then run the command again",
     errno.EDQUOT: "free some space, then run the command again",
 }
+
+
+@runtime_checkable
+class WriteGuard(Protocol):
+    """Prevents writes of a process that lost the right to write."""
+
+    token: str
+    """Unique for each guard."""
+
+    def check(self) -> None:
+        """Raise an error if the right is lost."""
 
 
 def file_error(path: str | Path, error: OSError, doing: str = "write") -> GussError:

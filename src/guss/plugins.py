@@ -9,7 +9,7 @@ import importlib.util
 import re
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +19,14 @@ from guss.usercode import check_user_code
 
 PLUGINS: list[str] = []
 """Modules that `--plugin` has imported in this process."""
+
+
+def load_plugins(names: Iterable[str]) -> None:
+    """Import modules whose decorators register classes, each once."""
+    for name in names:
+        if name not in PLUGINS:
+            load_module(name)
+            PLUGINS.append(name)
 
 
 def load_module(name: str, folder: Path | None = None) -> ModuleType:
@@ -156,13 +164,13 @@ def load_preset(name: str) -> dict[str, Any]:
     base = preset.pop("extends")
     if not isinstance(base, str) or base not in _presets():
         raise UnknownNameError(f"experiment that the preset {name} extends:", str(base), _presets())
-    return _merged(load_preset(base), preset)
+    return merged(load_preset(base), preset)
 
 
-def _merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """`base`, overridden by `more` table by table."""
     both = {
-        name: _merged(base[name], value) if isinstance(value, dict) and isinstance(base.get(name), dict) else value
+        name: merged(base[name], value) if isinstance(value, dict) and isinstance(base.get(name), dict) else value
         for name, value in more.items()
     }
     return base | both

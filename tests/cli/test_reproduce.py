@@ -1,5 +1,6 @@
 """`guss reproduce table1` and `all`, on the smallest cases; but for one, without figures and animations."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -13,14 +14,12 @@ from pathlib import Path
 import pytest
 
 from guss import plugins
-from guss.cli import table_display
 from guss.cli.reproduce import Toy
 from guss.errors import GussError
 from guss.reports import report
-from guss.runs import animation, animator, state_maps
-from guss.runs.lock import locked
+from guss.runs import animation, state_maps
 from guss.runs.store import read_lines
-from guss.runs.suite import Batch
+from guss.sweeps import executors, study, worker
 
 TINY = """
     extends = "safe-pendulum"
@@ -63,13 +62,19 @@ def table1(monkeypatch, tmp_path, guss_here, tiny):
         calls.append(("report", found.found.folder))
         return {}, []
 
+    found = study.sweep_settings
+
+    def settings(tables):
+        return dataclasses.replace(found(tables), backoff=0.0)
+
     monkeypatch.setattr(report, "draw_all", draw_all)
-    monkeypatch.setattr(animator, "write_animation", lambda home: calls.append(("animation", home)))
-    monkeypatch.setattr(state_maps, "write_maps", lambda home: calls.append(("maps", home)))
+    monkeypatch.setattr(worker, "write_animation", lambda home: calls.append(("animation", home)))
+    monkeypatch.setattr(worker, "write_maps", lambda home: calls.append(("maps", home)))
+    monkeypatch.setattr(study, "sweep_settings", settings)
 
     def run(*words, check=0):
         calls.clear()
-        return guss_here(*words, check=check), list(calls)
+        return guss_here(*words, "--workers", "1", check=check), list(calls)
 
     return run
 
@@ -88,30 +93,30 @@ def test_a_small_table_with_all_that_belongs_to_it(guss_here, tiny, tmp_path):
     assert str(Path("out/report/report.html")) in process.stdout
 
 
-def test_a_table_is_run_reported_and_not_run_twice(table1, monkeypatch):
-    monkeypatch.setattr(table_display, "SECONDS_BETWEEN_LINES", 0.0)
+def test_a_table_is_run_reported_and_not_run_twice(table1):
     process, calls = table1(*PENDULUM, "--methods", "random,rs")
     lines = process.stderr.splitlines()
-    assert lines[0].startswith("1/2 safe-pendulum random: episode 1/12, reward -")
-    assert any(line.startswith("2/2 safe-pendulum rs: episode 12/12, reward -") and "took" in line for line in lines)
+    for method in ("rs", "random"):
+        assert any(f"/2 safe-pendulum {method}: episode 12/12, reward -" in line for line in lines)
+    assert lines[1].endswith("left")
     for word in ("Safe Pendulum", "Random", "RS", "MAR", "unsafe %", "report/report.html"):
         assert word in process.stdout
     out = Path("runs/reproduce-quick")
     random, rs = sorted(out.glob("safe-pendulum-*"))
-    assert calls[:4] == [("maps", random), ("animation", random), ("maps", rs), ("animation", rs)]
+    assert calls[:4] == [("maps", rs), ("animation", rs), ("maps", random), ("animation", random)]
     assert calls[4:] == [("report", out)]
-    command = "guss reproduce table1 --preset quick --seeds 1 --env safe-pendulum --methods random,rs"
+    command = "guss reproduce table1 --preset quick --seeds 1 --env safe-pendulum --methods random,rs --workers 1"
     assert command in (out / "report" / "report.html").read_text()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")}
     process, calls = table1(*PENDULUM, "--methods", "random", "rs", "--no-animations", "--json")
-    assert "2/2 safe-pendulum rs: finished before" in process.stderr
+    assert "safe-pendulum rs: finished before" in process.stderr
     found = json.loads(process.stdout)
     assert [(run["method"], run["seeds"], run["episodes"]) for run in found["runs"]] == [
         ("random", 1, 12),
         ("rs", 1, 12),
     ]
     assert found["files"][0] == str(out / "report" / "report.html")
-    assert {call[0] for call in calls} == {"maps", "report"}
+    assert {call[0] for call in calls} == {"report"}
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")} == before
     process, _ = table1(*PENDULUM, "--methods", "random", "--quiet")
     assert (process.stdout, process.stderr) == ("", "")
@@ -124,7 +129,8 @@ def test_a_killed_table_goes_on_and_ends_as_if_it_had_not_been(table1, tmp_path)
     table1(*words, "--out", "whole")
     shutil.copytree(os.environ["GUSS_CACHE_DIR"], tmp_path / "cache")  # what is killed may leave half a program
     (tmp_path / "plugin.py").write_text(textwrap.dedent(PLUGIN))
-    command = [sys.executable, "-m", "guss", *map(str, words), "--out", "killed", "--plugin", "plugin.py"]
+    words = [*map(str, words), "--out", "killed"]
+    command = [sys.executable, "-m", "guss", *words, "--plugin", "plugin.py", "--workers", "1"]
     environment = os.environ | {"GUSS_CACHE_DIR": "cache"}
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
     lines = lambda: sum(path.read_bytes().count(b"\n") for path in tmp_path.glob("killed/*/episodes.jsonl"))  # noqa: E731
@@ -134,13 +140,14 @@ def test_a_killed_table_goes_on_and_ends_as_if_it_had_not_been(table1, tmp_path)
     assert process.wait() == -signal.SIGKILL, "it should not have come to its end yet"
     left = lines()
     assert 3 <= left < episodes
-    table1(*words, "--out", "killed")
+    table1(*words)
     (whole,) = (tmp_path / "whole").glob("safe-*")
     again = tmp_path / "killed" / whole.name
     assert (again / "episodes.jsonl").read_bytes() == (whole / "episodes.jsonl").read_bytes()
     assert len(read_lines(again / "timings.jsonl")) == episodes
 
 
+@pytest.mark.filterwarnings("ignore::guss.errors.GussWarning")
 def test_what_fails_is_told_at_the_end_and_the_rest_is_reported(table1, tmp_path):
     words = (*PENDULUM, "--methods", "random", "rs", "--out", "out")
     table1(*PENDULUM, "--methods", "random", "--out", "out")
@@ -150,17 +157,12 @@ def test_what_fails_is_told_at_the_end_and_the_rest_is_reported(table1, tmp_path
     (home / "checkpoints" / "ep000001.ckpt").write_bytes(b"no")
     process, calls = table1(*words, check=2)
     assert "guss: error: 1 jobs failed; repeat the command to retry them:" in process.stderr
-    assert (
-        f"guss: error: {Path('out') / home.name / 'checkpoints' / 'ep000001.ckpt'} is not a checkpoint"
-        in process.stderr
-    )
+    path = Path("out") / home.name / "checkpoints" / "ep000001.ckpt"
+    assert f"guss: error: safe-pendulum random: failed 3 times: {path} is not a checkpoint" in process.stderr
     assert "Traceback" not in process.stderr
     assert "RS" in process.stdout
     assert calls[-1][0] == "report"
     (home / "checkpoints" / "ep000001.ckpt").unlink()
-    with locked(home):
-        process, _ = table1(*words, check=2)
-    assert "is in use by process" in process.stderr
     process, _ = table1(*words, check=2)
     assert "has records of 12 episodes and no checkpoint to resume from" in process.stderr
     shutil.rmtree(home)
@@ -171,7 +173,7 @@ def test_an_interruption_says_how_to_go_on(table1, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Batch, "run", stop)
+    monkeypatch.setattr(executors, "run_local", stop)
     process, calls = table1(*PENDULUM, "--methods", "random", check=130)
     assert process.stderr.endswith("interrupted; finished episodes are kept; the same command resumes from here\n")
     assert calls == []
@@ -239,5 +241,5 @@ def test_help_teaches(guss_here):
     text = guss_here("reproduce", "--help", check=0).stdout
     assert "Start with `guss reproduce table1 --preset quick`" in text
     text = " ".join(guss_here("reproduce", "table1", "--help", check=0).stdout.split())
-    for words in ("How long, on one core", "The same command resumes", "ppo-lagrangian", "--no-animations"):
+    for words in ("Duration on one core", "the same command resumes", "ppo-lagrangian", "--no-animations"):
         assert words in text

@@ -69,7 +69,7 @@ MISTAKES = {
     "lambda: stop()": "could not create its environment: KeyboardInterrupt",
     "lambda: fail()": "could not create its environment: RuntimeError: no power$",
     "lambda: None": "got NoneType: is a `return` missing",
-    "lambda a, b=2: env()": r"called without arguments, and it takes \(a, b=2\)",
+    "lambda a, b=2: env()": r"is called without arguments, but it takes \(a, b=2\)",
     "lambda: env(values=lambda good: (*good[:4], {'cost': None}))": r'step: info\["cost"\] must be one number.*None',
     "lambda: env(values=lambda good: (*good[:4], {'cost': 'x'}))": r'first step: info\["cost"\] must be one number.*x',
     "lambda: env(values=lambda good: (*good[:4], {'cost': {}}))": r'first step: info\["cost"\] must be one number.*{}',

@@ -89,5 +89,5 @@ def assert_same_run(home, whole):
             assert set(a.arrays) == set(b.arrays)
             for name, array in a.arrays.items():
                 assert array.tobytes() == b.arrays[name].tobytes(), name
-    assert not (home / "lock").exists()
+    assert not [*home.glob("claim-*"), *home.rglob("*.partial")]
     assert len(list((home / "checkpoints").iterdir())) == 2

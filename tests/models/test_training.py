@@ -208,7 +208,7 @@ def test_the_error_at_the_horizon_is_that_of_an_open_loop():
     [
         ({"loss": "nl"}, "Did you mean 'nll'"),
         ({"epochs": 0}, "epochs must be at least 1"),
-        ({"validation": 1.0}, "validation must be in"),
+        ({"validation": 1.0}, "validation must be more than 0 and less than 1"),
     ],
 )
 def test_bad_settings_are_told(settings, words):

@@ -89,7 +89,7 @@ def test_the_command_says_which_run_is_left_out_and_why(tmp_path, guss_here):
     assert "it is left out" in (runs / "report" / "table.md").read_text()
     shutil.rmtree(runs / "good")
     error = guss_here("report", runs, check=2).stderr
-    assert "there is no run in" in error
+    assert "there is no readable run in" in error
     assert "bad/config.json is not JSON" in error
 
 
@@ -121,5 +121,5 @@ def test_a_config_of_other_types_is_an_error_of_one_line(tmp_path, guss_here):
         for words in (("eval", home), ("run", "--resume", home), ("pack", home, "--out", tmp_path / "packed")):
             process = guss_here(*words, check=2)
             assert len(process.stderr.strip().splitlines()) == 1, process.stderr
-    with pytest.raises(GussError, match="there is no run"):
+    with pytest.raises(GussError, match="there is no readable run"):
         write_report(tmp_path)

@@ -72,7 +72,7 @@ def test_what_cannot_be_shown_is_told_on_the_page_and_the_rest_is_there(folder, 
     told = "\n".join(payload["missing"])
     assert "S-RS: 4 of 50 episodes were run" in told
     assert "S-RS: no state map" in told
-    assert "S-RS: its animation cannot be shown" in told
+    assert "S-RS: its animation cannot be read" in told
     assert "neither maps nor traces of" in told
     (env,) = payload["envs"]
     assert [row["method"] for row in env["rows"]] == ["s-rs", "guss", "cpo", "random"]
@@ -163,7 +163,7 @@ def test_the_command_shows_the_table(folder, files, guss_here, tmp_path):
 def test_only_broken_runs_are_an_error_that_names_them(tmp_path, guss_here):
     (store(tmp_path / "runs", method="guss", name="empty") / "episodes.jsonl").write_text("")
     process = guss_here("report", tmp_path / "runs", check=2)
-    assert "there is no run in" in process.stderr
+    assert "there is no readable run in" in process.stderr
     assert "empty has no finished episode yet; it is left out" in process.stderr
     assert not (tmp_path / "runs" / "report").exists()
 

@@ -398,7 +398,7 @@ def test_what_cannot_be_made_is_told(planned, tmp_path, guss_here):
     (home / "maps.json.gz").unlink()
     told = guss_here("pack", home, "--out", "b", "--replay", check=0)
     assert "no animation: the run has no traces" in told.stdout
-    assert "no maps: it has no traces" in told.stdout
+    assert "no maps: the run has no traces" in told.stdout
     told = guss_here("pack", home, "--out", "c", "--no-animation", "--quiet", check=0)
     assert told.stdout + told.stderr == ""
     assert sorted(path.name for path in (tmp_path / "c" / home.name).iterdir()) == [
@@ -408,7 +408,7 @@ def test_what_cannot_be_made_is_told(planned, tmp_path, guss_here):
 
 def test_a_run_under_way_is_packed_as_far_as_it_is(planned, tmp_path):
     home = shutil.copytree(planned, tmp_path / planned.name)
-    (home / "lock").write_text("{}")
+    (home / "claim-000001").write_text("{}")
     path = home / "episodes.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:-1]) + lines[-1][:20])  # the last seed's line of episode 3 is being written
@@ -419,7 +419,7 @@ def test_a_run_under_way_is_packed_as_far_as_it_is(planned, tmp_path):
     assert [row["episode"] for row in read_lines(packed.folder / "timings.jsonl")] == [0, 1, 2]
     assert [text.partition(":")[0] for text in packed.missing] == ["no maps"]
     assert read_animation(packed.folder)["episode"] == 2
-    assert (home / "lock").exists()
+    assert (home / "claim-000001").exists()
     path.write_text("".join(lines))
     assert pack_run(home, tmp_path / "small", with_animation=False).episodes == 4
     path.write_text("".join(lines[:2]))
@@ -455,7 +455,7 @@ def test_nothing_else_is_overwritten(acted, tmp_path, guss_here):
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
     refused("guss pack needs a run folder or a folder of runs", "--out", "out")
-    refused("runs is where", "runs", "--out", "runs")
+    refused("runs contains safe-pendulum-", "runs", "--out", "runs")
     refused("neither a run nor a folder of runs", tmp_path / "nowhere", "--out", "out")
     refused("2 of the runs have the same name", "runs", home, "--out", "out")
     target.mkdir(parents=True)

@@ -98,8 +98,8 @@ def test_replays_fits_and_reports_follow_the_records(stored):
     assert [news.episodes for news in told] == list(range(count, 6))
     models = checkpoint_after(stored, 6).restore(state).models
     assert all(map(np.array_equal, jax.tree.leaves(models), jax.tree.leaves(state.models)))
-    title = draw_learning([read_record(stored)]).axes[0].get_title()
-    assert title.endswith(f"(episode 1 to {count}: smooth random actions)")
+    (legend,) = draw_learning([read_record(stored)]).legends
+    assert legend.get_title().get_text().endswith(f"; episode 1 to {count}: smooth random actions")
 
 
 def test_an_interrupted_run_counts_the_steps_before(stored, tmp_path):

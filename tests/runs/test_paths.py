@@ -56,7 +56,7 @@ def test_a_run_finds_what_it_names_from_another_folder(project, tmp_path, guss_c
     monkeypatch.chdir(elsewhere)
     assert Replay(home, 1, None).verdict() == "episode 1 of seed 0, random actions"
     (moved / "envs").rename(moved / "gone")
-    lookup._own.cache_clear()
+    lookup._custom.cache_clear()
     with pytest.raises(GussError) as error:
         spec_of_run(read_config(home))
     assert str(error.value) == (

@@ -141,7 +141,7 @@ def test_fits_after_the_first_take_fewer_steps(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"seeds": ()}, "needs seeds"),
+        ({"seeds": ()}, "needs distinct seeds"),
         ({"episodes": 0}, "at least 1 episode"),
         ({"initial_episodes": 0}, "at least 1 random episode"),
         ({"explore": "smoth"}, "Did you mean 'smooth'"),

@@ -109,7 +109,7 @@ def test_its_last_kept_episode_is_replayed_without_plans(whole):
     assert not replay.replans
     assert len(list(replay.steps())) == 25
     assert replay.verdict() == "episode 4 of seed 3, actions of a learned policy"
-    with pytest.raises(GussError, match=r"episode 5 of .* has no stored trace: .* episode 4"):
+    with pytest.raises(GussError, match=r"episode 5 of .* has no stored trace: .* nearest stored episode is 4"):
         Replay(whole, 5, None)
 
 

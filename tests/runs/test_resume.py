@@ -1,9 +1,10 @@
-"""Runs that are interrupted, killed, locked or out of room."""
+"""Runs that are interrupted, killed, in use or out of room."""
 
 import itertools
 import json
 import os
 import random
+import secrets
 import shutil
 import signal
 import subprocess
@@ -17,8 +18,8 @@ from helpers.short_runs import ORIGIN, Stop, assert_same_run, config, resume_run
 
 from guss.errors import GussError
 from guss.runs.checkpoints import newest_checkpoint
+from guss.runs.claim import claimed
 from guss.runs.evaluation import evaluate_run
-from guss.runs.lock import locked
 from guss.runs.store import read_lines
 
 EPISODES = 4
@@ -87,7 +88,7 @@ def test_a_checkpoint_of_another_run_is_told(tmp_path, whole):
     stored = json.loads((home / "config.json").read_text())
     stored["config"]["budget"] = 21
     (home / "config.json").write_text(json.dumps(stored))
-    with pytest.raises(GussError, match="of a run with other settings"):
+    with pytest.raises(GussError, match="was written with other settings"):
         resume_run(home)
 
 
@@ -108,19 +109,10 @@ def test_stored_runs_are_not_lost(tmp_path):
 def test_a_second_process_is_told_and_changes_nothing(tmp_path, whole, guss_command):
     home = shutil.copytree(whole, tmp_path / "run")
     before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
-    with locked(home):
+    with claimed(home):
         process = guss_command("run", "--resume", home, "--plugin", plugin(tmp_path), check=2)
     assert f"in use by process {os.getpid()}" in process.stderr
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
-
-
-def test_the_lock_of_a_dead_process_is_stale_and_that_of_another_machine_is_not(tmp_path, whole):
-    home = shutil.copytree(whole, tmp_path / "run")
-    (home / "lock").write_text('{"pid": 1, "host": "' + os.uname().nodename + '"}')
-    resume_run(home)
-    (home / "lock").write_text('{"pid": 1, "host": "elsewhere"}')
-    with pytest.raises(GussError, match="was locked by a process on elsewhere"):
-        resume_run(home)
 
 
 def test_resuming_takes_no_other_settings(whole, guss_here):
@@ -268,14 +260,20 @@ def test_a_full_disk_is_told_everything_finished_is_readable_and_the_run_goes_on
 
 
 @pytest.mark.parametrize("name", ["checkpoints/ep000003.ckpt", "traces/seed4-ep2.npz"])
-def test_no_room_for_one_file_loses_at_most_the_episode_under_way(tmp_path, whole, name):
+def test_no_room_for_one_file_loses_at_most_the_episode_under_way(tmp_path, whole, name, monkeypatch):
     """A device that is always full stands for the disk: no rights are needed for it."""
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "token")
+
+    def fill(stage):
+        partial = home / f"{name}.token.partial"
+        if not partial.is_symlink():
+            partial.symlink_to("/dev/full")
+
     with pytest.raises(Stop):
         run_one(config(episodes=EPISODES), tmp_path, ORIGIN, stop_after(1))
     (home,) = tmp_path.iterdir()
-    (home / f"{name}.partial").symlink_to("/dev/full")
     with pytest.raises(GussError, match=f"cannot write .*{name}: No space left on device"):
-        resume_run(home)
+        resume_run(home, on_stage=fill)
     assert newest_checkpoint(home).meta["done"] == 2
     assert len(read_lines(home / "episodes.jsonl")) >= 4
     resume_run(home)

@@ -129,9 +129,9 @@ def test_the_report_can_be_made_again_from_the_records_alone(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"methods": ()}, "needs methods"),
-        ({"methods": ("rs", "rs")}, "each once"),
-        ({"seeds": ()}, "needs seeds"),
+        ({"methods": ()}, "needs distinct methods"),
+        ({"methods": ("rs", "rs")}, "needs distinct methods"),
+        ({"seeds": ()}, "needs distinct seeds"),
         ({"steps": 0}, "at least 1 step"),
     ],
 )

@@ -34,6 +34,7 @@ from guss.cli.report import ReportCommand
 from guss.cli.reproduce import EXPERIMENTS, Reproduce
 from guss.cli.run import RunCommand
 from guss.cli.settings_flags import SettingsCommand
+from guss.cli.sweep import SweepCommand
 from guss.errors import GussError, GussWarning, UnknownNameError
 from guss.files import file_error
 
@@ -51,7 +52,7 @@ DESCRIPTION = "(description)"
 """What tyro prints for the description of a command, which is wrapped afterwards."""
 GROUPS: dict[str, dict[str, Any]] = {
     "Get started": {"list": ListCommand, "init": InitCommand, "check-env": CheckEnvCommand, "plan": PlanCommand},
-    "Train": {"run": RunCommand, "fit": FitCommand},
+    "Train": {"run": RunCommand, "sweep": SweepCommand, "fit": FitCommand},
     "Evaluate": {"eval": EvalCommand, "replay": ReplayCommand, "report": ReportCommand},
     "Share": {"export": ExportCommand, "pack": PackCommand},
     "Paper": {"reproduce": Reproduce},

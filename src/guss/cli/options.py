@@ -43,12 +43,9 @@ def parse_columns(words: tuple[str, ...]) -> dict[str, list[str]]:
 def prepare(plugins: tuple[str, ...]) -> None:
     """Import plugins, whose decorators register their classes, and turn on the compilation cache on disk."""
     from guss.compilation import use_compilation_cache
-    from guss.plugins import PLUGINS, load_module
+    from guss.plugins import load_plugins
 
-    for name in plugins:
-        if name not in PLUGINS:
-            load_module(name)
-            PLUGINS.append(name)
+    load_plugins(plugins)
     use_compilation_cache()
 
 

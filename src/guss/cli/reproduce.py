@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,11 +13,12 @@ from tyro.conf import arg
 
 from guss.cli.options import FROM_PRESET, Plugins, check_planners, command_provenance, prepare
 from guss.cli.report import report_with_status
+from guss.cli.sweep import execute, raise_troubles
 from guss.errors import GussError
 from guss.files import check_folder
 
 if TYPE_CHECKING:
-    from guss.runs.suite import Batch, Job
+    from guss.sweeps.folder import SweepFolder
 
 
 @dataclass
@@ -98,12 +100,12 @@ class Table1:
     `guss run`: `guss replay`, `guss eval` and `guss run --resume` accept it.
 
     Duration on one core: --preset quick takes about twelve minutes and some more for the car (too short to compare
-    methods); best about three hours, and more than a day for the car; paper as long, and days for the car. Short runs
-    come first; the progress bar shows the remaining time.
+    methods); best about three hours, and more than a day for the car; paper as long, and days for the car. All cores
+    are used, and the longest runs come first; the progress bar shows the remaining time.
 
-    An interrupt (Ctrl-C) loses at most the current episode. The same command resumes, skips finished runs and gives the
-    same results as without the interruption. If a run fails, or another process is working on it, the error is
-    reported, the other runs continue, and the exit code is 2.
+    The table is a study of `guss sweep`: an interrupt (Ctrl-C) loses at most the current episode of each worker, the
+    same command resumes, skips finished runs and gives the same results as without the interruption, and `guss sweep
+    --join DIR` adds a worker. If a run fails, the others continue, and the exit code is 2.
 
         guss reproduce table1 --preset quick
         guss reproduce table1 --env safe-pendulum --methods guss s-rs random --seeds 3
@@ -123,6 +125,8 @@ class Table1:
     """Episodes of planners, model-based policies and random; model-free policies, which need many, ignore it."""
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: runs/reproduce-<preset>)")] = None
     """Output folder: a folder per run, and report/."""
+    workers: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: one per core)")] = None
+    """Processes that execute runs, each with one thread."""
     animations: bool = True
     """Store an episode of each run as an animation for the report; this recomputes its plans."""
     json: bool = False
@@ -135,29 +139,26 @@ class Table1:
         """Run all unfinished runs, write the report, print the results and the paths of the files."""
         prepare(self.plugin)
         check_folder(self.folder)
-        batch, left_out = self._batch()
-        try:
-            failed = self._run_all(batch, left_out)
-            troubles = [trouble for job in failed for trouble in job.troubles] + self._more()
-        except KeyboardInterrupt as stop:
-            stop.add_note("the same command resumes from here")
-            raise
-        self._report(batch, left_out, troubles)
-        if troubles:
-            error = GussError(f"{len(troubles)} jobs failed; repeat the command to retry them:")
-            for trouble in troubles:
-                error.add_note(trouble)
-            raise error
+        from guss.sweeps.executors import cores, run_local
+
+        sweep, left_out = self._sweep()
+        workers = self.workers or min(len(cores()), len(sweep.study.runs))
+        left_out += sweep.study.left_out
+        troubles = execute(sweep, partial(run_local, sweep, workers), workers, self.quiet, left_out)
+        troubles += self._more()
+        self._report(sweep, left_out, troubles)
+        raise_troubles(troubles)
 
     @property
     def folder(self) -> Path:
         return Path("runs") / f"reproduce-{self.preset}" if self.out is None else self.out
 
-    def _batch(self) -> tuple[Batch, list[str]]:
-        """The runs, and the reasons for those that are left out."""
+    def _sweep(self) -> tuple[SweepFolder, list[str]]:
+        """The study, and the reason if the car is left out."""
         from guss.envs.car_world import load_mujoco
-        from guss.runs.suite import Batch
-        from guss.runs.table1 import ENVIRONMENTS, METHODS, NUM_SEEDS, check_names, table1_runs
+        from guss.sweeps.folder import SweepFolder
+        from guss.sweeps.study import make_study
+        from guss.sweeps.table1 import ENVIRONMENTS, METHODS, NUM_SEEDS, check_names, table1
 
         envs, methods, missing = _names(self.env) or ENVIRONMENTS, _names(self.methods) or METHODS, []
         check_names(envs, methods)
@@ -169,29 +170,15 @@ class Table1:
                     raise
                 envs, missing = tuple(env for env in envs if env != "safe-car-goal"), [f"safe-car-goal: {error}"]
         seeds = NUM_SEEDS[self.preset] if self.seeds is None else self.seeds
-        configs, left_out = table1_runs(envs, methods, self.preset, self.seed, seeds, self.episodes)
-        return Batch(configs, self.folder), missing + left_out
-
-    def _run_all(self, batch: Batch, left_out: list[str]) -> list[Job]:
-        """Finish each run, with its animation and state map; returns the runs that failed."""
-        from guss.cli.table_display import BatchProgress
-        from guss.progress import make_console
-        from guss.runs.animator import write_animation
-        from guss.runs.state_maps import write_maps
-
-        extras: dict[str, Callable[[Path], Any]] = {"maps.json.gz": write_maps}
-        if self.animations:
-            extras["animation.json.gz"] = write_animation
-        with BatchProgress(make_console(stderr=True, quiet=self.quiet), batch) as progress:
-            for text in left_out:
-                progress.line(f"left out: {text}")
-            return batch.run(command_provenance(), progress, extras)
+        tables = table1(envs, methods, self.preset, self.seed, seeds, self.episodes)
+        tables["sweep"] = {"animations": self.animations, "plugin": list(self.plugin)}
+        return SweepFolder(self.folder, make_study(tables)), missing
 
     def _more(self) -> list[str]:
         """Further experiments; returns their errors."""
         return []
 
-    def _report(self, batch: Batch, left_out: list[str], troubles: list[str]) -> None:
+    def _report(self, sweep: SweepFolder, left_out: list[str], troubles: list[str]) -> None:
         """Write tables and figures of all runs, and print a summary; adds errors to `troubles`."""
         from guss.cli.table_display import print_report
         from guss.progress import make_console
@@ -203,7 +190,7 @@ class Table1:
         except GussError as error:  # if all runs failed, there is nothing to report
             troubles.append(f"no report: {error}")
         if self.json:
-            summaries = [summarise_run(job.home) for job in batch.in_order if job.finished]
+            summaries = [summarise_run(each.home) for each in sweep.statuses() if each.state == "finished"]
             found = {"runs": summaries, "left_out": left_out, "failed": troubles, "files": list(map(str, files))}
             print(json.dumps(found, indent=2))
         elif files and not self.quiet:

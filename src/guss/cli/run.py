@@ -106,7 +106,7 @@ class RunCommand(SettingsCommand):
             target = self.chosen.get("target")
             target = math.inf if "target" in self.chosen and target is None else target
             more = Extension(self.chosen.get("episodes"), target, command_provenance())
-            opened = reopened_run(home, previous=self.previous, more=more)
+            opening = reopened_run(home, previous=self.previous, more=more)
         else:
             if self.columns and not self.data:
                 raise GussError("--columns names the columns of data files: it needs --data")
@@ -114,11 +114,11 @@ class RunCommand(SettingsCommand):
             config = self._config(self.settings.method, data)
             others = [self._config(method, None) for method in self.against]
             home = config.folder_in(self.out)
-            opened = new_run(config, self.out, origin=command_provenance(), data=data, overwrite=self.overwrite)
+            opening = new_run(config, self.out, origin=command_provenance(), data=data, overwrite=self.overwrite)
         episodes = self.chosen.get("episodes", config.episodes)
         warn_if_random(config, episodes)
-        with resumable(home), RunProgress(console, episodes) as progress, opened as (home, trainer):
-            train(home, trainer, self.log, **progress.callbacks())
+        with resumable(home), RunProgress(console, episodes) as progress, opening as opened:
+            train(opened, self.log, **progress.callbacks())
         from guss.reports.inventory import read_record
         from guss.reports.run_summary import summarise_record, write_figures  # slow imports, after the run
 

@@ -1,115 +1,25 @@
-"""Terminal output of many runs: one progress bar, and the table of a report."""
+"""Terminal output of a report: its table, its notes and the paths of its files."""
 
 from __future__ import annotations
 
 import json
 import textwrap
-import time
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
 
 from guss.cli.display import interval_text, print_files
-from guss.progress import ProgressBar, reward_text
 from guss.reports.escapes import one_line
-from guss.runs.suite import Batch, Job
 
-SECONDS_BETWEEN_LINES = 30.0
 COLUMNS = {"mar": "MAR", "mrcp_ksteps": "MRCP, k steps", "unsafe_pct": "unsafe %"}
 """Measures of the table that a report prints."""
 HEAD_WIDTH = 16
 """Characters per line of a column header, about the width of its numbers."""
 NAME_WIDTH = 24
 """Minimum characters per line of a name."""
-
-
-class _TimeLeft(ProgressColumn):
-    """Time until all runs are finished: the forecast at the last event minus the time since then."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.until = time.monotonic()
-
-    def render(self, task: Task) -> Text:
-        return Text(f"about {duration_text(self.until - time.monotonic())} left", style="progress.remaining")
-
-
-def duration_text(seconds: float) -> str:
-    return str(timedelta(seconds=round(max(seconds, 0.0))))
-
-
-class BatchProgress(ProgressBar):
-    """Progress of a batch: a bar over all runs on a terminal; otherwise a line per run and some in between."""
-
-    def __init__(self, console: Console, batch: Batch) -> None:
-        self._batch = batch
-        self._job: Job | None = None
-        self._left, self._said, self._started = _TimeLeft(), time.monotonic(), time.monotonic()
-        share, text = TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}", markup=False)
-        super().__init__(console, batch.work, BarColumn(bar_width=24), share, TimeElapsedColumn(), self._left, text)
-        self.update(text="starting")
-
-    def start(self, job: Job) -> None:
-        """A run starts or is resumed."""
-        self._job, self._started = job, time.monotonic()
-        if not job.finished:
-            self._show("compiling" if job.done == 0 else f"resuming after {job.done} episodes")
-
-    def episode(self, job: Job) -> None:
-        """Episodes of the run are finished."""
-        self._show(_figures(job))
-        if not self._console.is_terminal and time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
-            self.line(f"{self._place(job)}: {_figures(job)}")
-        for trouble in () if job.news is None else job.news.trouble:
-            self.line(f"  {job.name}: {trouble}", "red")
-
-    def step(self, done: int) -> None:
-        """`done` steps of the current episode are finished."""
-        if done % 10 == 0 and self._job is not None:
-            self._show(f"{_figures(self._job)}, step {done}")
-
-    def make(self, job: Job, name: str) -> None:
-        """A file is written from the episodes of the run."""
-        self._show(f"writing {name}")
-
-    def end(self, job: Job) -> None:
-        """The run is finished or has failed."""
-        self._show("done")
-        for trouble in job.troubles:
-            self.line(f"{self._place(job)}: {trouble}", "red")
-        if job.troubles:
-            return
-        if job.news is None:
-            self.line(f"{self._place(job)}: finished before")
-        else:
-            took, left = duration_text(time.monotonic() - self._started), duration_text(self._batch.seconds_left)
-            self.line(f"{self._place(job)}: {_figures(job)}, took {took}; {left} left")
-
-    def line(self, text: str, style: str = "") -> None:
-        """Print a line above the bar."""
-        self._said = time.monotonic()
-        super().line(text, style)
-
-    def _place(self, job: Job) -> str:
-        return f"{self._batch.jobs.index(job) + 1}/{len(self._batch.jobs)} {job.name}"
-
-    def _show(self, text: str) -> None:
-        if self._job is not None:
-            self._left.until = time.monotonic() + self._batch.seconds_left
-            self.update(self._batch.work_done, f"{self._place(self._job)}: {text}")
-
-
-def _figures(job: Job) -> str:
-    """The number of finished episodes, and the results of the last."""
-    text = f"episode {job.done}/{job.config.episodes}"
-    if job.news is None:
-        return text
-    return f"{text}, {reward_text(job.news)}, unsafe {job.news.unsafe_pct:.2f} %"
 
 
 def _columns_of(rows: list[dict[str, Any]]) -> list[tuple[str, list[Text]]]:

@@ -9,6 +9,7 @@ from typing import Any
 from guss import checkpoint
 from guss.checkpoint import Stored
 from guss.errors import GussError
+from guss.files import WriteGuard
 from guss.runs.rows import read_episodes
 
 FINAL = "final.ckpt"
@@ -45,11 +46,11 @@ def episodes_kept(home: Path) -> int:
     return len({row["episode"] for row in read_episodes(home)})
 
 
-def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any) -> None:
+def save_checkpoint(home: Path, done: int, meta: dict[str, Any], state: Any, guard: WriteGuard | None = None) -> None:
     """Write a checkpoint; the previous checkpoint is kept, older checkpoints are deleted."""
-    checkpoint.save(checkpoint_path(home, done), "run", meta, state)
+    checkpoint.save(checkpoint_path(home, done), "run", meta, state, guard)
     for old in checkpoints(home)[2:]:
-        old.unlink()
+        old.unlink(missing_ok=True)
 
 
 def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:

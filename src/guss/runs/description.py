@@ -17,6 +17,7 @@ import numpy as np
 
 from guss.envs import ENVS, EnvSpec
 from guss.errors import GussError
+from guss.files import WriteGuard
 from guss.methods import METHODS
 from guss.methods.settings import current_names, settings_of_method
 from guss.models import MODELS
@@ -199,16 +200,21 @@ def facts_of(config: RunConfig, task: Task) -> dict[str, Any]:
     return dataclasses.asdict(Facts(env, kind, tuple(dict.fromkeys(PLUGINS))))
 
 
-def write_stored(home: Path, data: dict[str, Any]) -> None:
-    write_json(home / NAME, data)
+def write_stored(home: Path, data: dict[str, Any], guard: WriteGuard | None = None) -> None:
+    write_json(home / NAME, data, guard)
 
 
 def write_new(
-    home: Path, config: RunConfig, task: Task, origin: dict[str, Any], sources: dict[str, dict[str, str]]
+    home: Path,
+    config: RunConfig,
+    task: Task,
+    origin: dict[str, Any],
+    sources: dict[str, dict[str, str]],
+    guard: WriteGuard | None = None,
 ) -> None:
     """Write config.json of a new run; `origin`: from `provenance`; `sources`: checksums of user code."""
     about = {"schema": SCHEMA, "config": config.to_json(), "provenance": origin, KEY: facts_of(config, task)}
-    write_stored(home, about | {"sources": sources, **place_of(home, config.env)})
+    write_stored(home, about | {"sources": sources, **place_of(home, config.env)}, guard)
 
 
 # ------------------------------------------------------------------------------------------------------------ reading

@@ -16,6 +16,7 @@ from typing import Any
 
 from guss.checkpoint import Stored
 from guss.errors import GussError
+from guss.files import WriteGuard
 from guss.methods.settings import current_names
 from guss.runs.config import RunConfig
 from guss.runs.description import read_stored, write_stored
@@ -57,13 +58,13 @@ class Extension:
         target = config.target if self.target is None else self.target if math.isfinite(self.target) else None
         return dataclasses.replace(config, episodes=self.episodes or config.episodes, target=target)
 
-    def store(self, home: Path, before: RunConfig, after: RunConfig) -> None:
+    def store(self, home: Path, before: RunConfig, after: RunConfig, guard: WriteGuard | None = None) -> None:
         """Write the new config to config.json, with the previous settings."""
         about = read_stored(home).data
         earlier = {name: getattr(before, name) for name in EXTENDABLE}
         origin = {name: self.origin.get(name) for name in ("command", "commit", "date")}
         extended = [*about.get("extended", []), earlier | origin]
-        write_stored(home, about | {"schema": SCHEMA, "config": after.to_json(), "extended": extended})
+        write_stored(home, about | {"schema": SCHEMA, "config": after.to_json(), "extended": extended}, guard)
 
 
 def stopped_at_target(meta: dict[str, Any], config: RunConfig) -> bool:

@@ -17,11 +17,11 @@ from guss.files import check_folder, writing
 from guss.models.stored_report import report_numbers
 from guss.progress import EpisodeSummary
 from guss.runs.checkpoints import FINAL, is_final, newest_checkpoint, save_checkpoint
+from guss.runs.claim import Claim, Observer, claimed
 from guss.runs.config import RunConfig
 from guss.runs.description import write_new
 from guss.runs.extension import Extension
 from guss.runs.integrity import RECORDS, RecordDigest, kept_records
-from guss.runs.lock import locked
 from guss.runs.loggers import check_writers, open_writers
 from guss.runs.provenance import provenance
 from guss.runs.results import Run, read_config
@@ -34,8 +34,17 @@ from guss.runs.trainer import FinalFit, OnText, Trainer, ignore
 DERIVED = ("maps.json.gz", "animation.json.gz", "eval.json")
 """Files derived from a run's records; more episodes make them outdated."""
 PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
+FOLDERS = ("traces", "checkpoints")
 OnFinal = Callable[[FinalFit | None], Any]
 """Called with None when the fit after the last episode starts, and with its result when it ends."""
+
+
+class OpenRun(NamedTuple):
+    """A run that this process may write to."""
+
+    home: Path
+    trainer: Trainer
+    claim: Claim
 
 
 class Watchers(NamedTuple):
@@ -72,8 +81,8 @@ def run(
         (1,)
     """
     check_writers(logs)
-    with new_run(config, out, data=data, overwrite=overwrite, origin=origin) as (home, trainer):
-        return train(home, trainer, logs, **watchers)
+    with new_run(config, out, data=data, overwrite=overwrite, origin=origin) as opened:
+        return train(opened, logs, **watchers)
 
 
 def resume(
@@ -96,8 +105,8 @@ def resume(
         1
     """
     check_writers(logs)
-    with reopened_run(path, previous=previous, more=more) as (home, trainer):
-        return train(home, trainer, logs, **watchers)
+    with reopened_run(path, previous=previous, more=more) as opened:
+        return train(opened, logs, **watchers)
 
 
 @contextlib.contextmanager
@@ -108,14 +117,15 @@ def new_run(
     data: Dataset | None = None,
     overwrite: bool = False,
     origin: dict[str, Any] | None = None,
-) -> Iterator[tuple[Path, Trainer]]:
-    """The locked, empty folder of a new run, and its trainer; arguments as in `run`."""
+    observer: Observer | None = None,
+) -> Iterator[OpenRun]:
+    """The claimed, empty folder of a new run, and its trainer; arguments as in `run`. `observer`: as in `claimed`."""
     if config.data != (None if data is None else digest_of(data)):
         raise GussError("the config's `data` must be the digest of the transitions passed as `data`; they differ")
     home = config.folder_in(Path(out))
     check_folder(home)
     trainer = Trainer(config, data)
-    with locked(home):
+    with claimed(home, observer) as claim:
         if (home / "config.json").exists() and not overwrite:
             done = len({row["episode"] for row in read_episodes(home)})
             raise GussError(
@@ -124,31 +134,51 @@ def new_run(
             )
         sources = source_digests(config)
         with writing(home):
-            for name in ("traces", "checkpoints"):
-                shutil.rmtree(home / name, ignore_errors=True)
-                (home / name).mkdir()
-            for name in (*PACKED, FINAL, *DERIVED):  # of the overwritten run
-                (home / name).unlink(missing_ok=True)
+            _remove_old(home, claim)
+            for name in FOLDERS:
+                (home / name).mkdir(exist_ok=True)
             for name in RECORDS:
-                (home / name).write_bytes(b"")
+                write_atomically(home / name, b"", claim)
             write_start(home, data)
-            write_new(home, config, trainer.task, origin or provenance("guss.run"), sources)
+            write_new(home, config, trainer.task, origin or provenance("guss.run"), sources, claim)
             sync_folder(home.parent)
-        yield home, trainer
+        yield OpenRun(home, trainer, claim)
+
+
+def _remove_old(home: Path, claim: Claim) -> None:
+    """Remove the files of an overwritten run."""
+    remove_partial(home)
+    files = [home / name for name in (*PACKED, FINAL, *DERIVED) if (home / name).exists()]
+    folders = [home / name for name in FOLDERS if (home / name).exists()]
+    claim.check()
+    for file in files:
+        file.unlink(missing_ok=True)
+    for folder in folders:
+        shutil.rmtree(folder)
+
+
+def remove_partial(home: Path) -> None:
+    """Remove the partial files of a process that was killed, or that lost its claim and may go on later."""
+    for folder in (home, *(home / name for name in FOLDERS)):
+        for path in folder.glob("*.partial"):
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def reopened_run(
-    path: Path | str, *, previous: bool = False, more: Extension | None = None
-) -> Iterator[tuple[Path, Trainer]]:
-    """The locked folder of a stored run, and its trainer restored from a checkpoint; arguments as in `resume`."""
+    path: Path | str, *, previous: bool = False, more: Extension | None = None, observer: Observer | None = None
+) -> Iterator[OpenRun]:
+    """The claimed folder of a stored run, and its trainer restored from a checkpoint; arguments as in `resume`.
+
+    `observer`: as in `claimed`.
+    """
     home, config = Path(path), read_config(Path(path))
     if any((home / name).exists() for name in PACKED):
         raise GussError(
             f"{home} is a packed run (its records are {', '.join(PACKED)}), without a checkpoint to resume from; "
             f"resume the original run, or run it again with --overwrite"
         )
-    with locked(home):
+    with claimed(home, observer) as claim:
         stored, before = newest_checkpoint(home, previous), config
         if more is not None:
             config = more.apply(home, config, stored)
@@ -163,23 +193,24 @@ def reopened_run(
             )
         kept = _checked_records(home, trainer, {"done": 0} if stored is None else stored.meta, previous)
         with writing(home):
-            for name, content in kept.items():  # drop records after the checkpoint, and partial lines
-                if not (home / name).exists() or (home / name).read_bytes() != content:
-                    write_atomically(home / name, content)
-            for name in ("traces", "checkpoints"):
+            remove_partial(home)
+            for name, content in kept.items():  # without records after the checkpoint, and partial lines
+                write_atomically(home / name, content, claim)  # a new file: see `guss.runs.claim`
+            for name in FOLDERS:
                 (home / name).mkdir(exist_ok=True)
             if more is not None and config != before:
-                more.store(home, before, config)
+                more.store(home, before, config, claim)
             if not trainer.over and not is_final(home, trainer.done):
                 (home / FINAL).unlink(missing_ok=True)
-        yield home, trainer
+        yield OpenRun(home, trainer, claim)
 
 
-def train(home: Path, trainer: Trainer, logs: Sequence[str] = (), **watchers: Any) -> Run:
+def train(opened: OpenRun, logs: Sequence[str] = (), **watchers: Any) -> Run:
     """Train until the run is over, then fit the final models.
 
     Records are written before the checkpoint; a resumed run repeats the episodes recorded after its checkpoint.
     """
+    home, trainer, claim = opened
     watch = Watchers(**{name: function for name, function in watchers.items() if function is not None})
     trainer.on_stage, trainer.on_warning = watch.on_stage, watch.on_warning
     tallies = {name: RecordDigest(home / name) for name in RECORDS}
@@ -188,20 +219,21 @@ def train(home: Path, trainer: Trainer, logs: Sequence[str] = (), **watchers: An
             first, found = trainer.done, trainer.iterate(watch.on_step)
             with writing(home):
                 seeds, stores_all = trainer.config.seeds, trainer.method.stores_all
-                rows = store_iteration(home, seeds, first, found, trainer.steps, stores_all)
+                rows = store_iteration(home, seeds, first, found, trainer.steps, stores_all, claim)
                 sums = {name: tally.update() for name, tally in tallies.items()}
-                save_checkpoint(home, trainer.done, trainer.meta() | {"records": sums}, trainer.state)
+                save_checkpoint(home, trainer.done, trainer.meta() | {"records": sums}, trainer.state, claim)
                 for name in DERIVED:
                     (home / name).unlink(missing_ok=True)
             writers.episode(rows, found.timing)
             watch.on_episode(found.summary)
     keep_maps(home, trainer.view)
-    _finish(home, trainer, watch.on_final)
+    _finish(opened, watch.on_final)
     return Run(home)
 
 
-def _finish(home: Path, trainer: Trainer, on_final: OnFinal) -> None:
+def _finish(opened: OpenRun, on_final: OnFinal) -> None:
     """Fit to all episodes and store the final models, unless they are stored already."""
+    home, trainer, claim = opened
     if trainer.method.prepared(trainer.state) == () or is_final(home, trainer.done):
         return
     on_final(None)
@@ -216,7 +248,7 @@ def _finish(home: Path, trainer: Trainer, on_final: OnFinal) -> None:
             f"Agent.from_run use the models fitted before that episode"
         )
     meta = trainer.meta() | {"report": report_numbers(fitted.report), "diverged": fitted.diverged}
-    checkpoint.save(home / FINAL, "final", meta, trainer.method.prepared(trainer.state))
+    checkpoint.save(home / FINAL, "final", meta, trainer.method.prepared(trainer.state), claim)
     on_final(fitted)
 
 

@@ -8,7 +8,7 @@ data.npz          logged transitions to start from, if any
 traces/seed<S>-ep<E>.npz   steps of an episode; of episodes in parallel, only the first
 checkpoints/ep<E>.ckpt   state needed to resume after E episodes; the last two are kept
 final.ckpt        models fitted to all episodes of a finished run
-lock              exists while a process writes to the run
+claim-<number>    exists while a process writes to the run
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from guss.collect.episode_metrics import EpisodeMetrics
 from guss.collect.tables import write_columns
 from guss.collect.trajectories import one_episode
 from guss.errors import GussError
-from guss.files import file_error
+from guss.files import WriteGuard, file_error
 from guss.limits import MAX_PACKED, read_gzip, reading
 
 if TYPE_CHECKING:
@@ -49,27 +49,40 @@ def short_name(env: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
 
 
-def write_json(path: Path, data: dict[str, Any]) -> None:
-    write_atomically(path, json_bytes(data))
+def write_json(path: Path, data: dict[str, Any], guard: WriteGuard | None = None) -> None:
+    write_atomically(path, json_bytes(data), guard)
 
 
 def json_bytes(data: dict[str, Any]) -> bytes:
     return (json.dumps(data, indent=2) + "\n").encode()
 
 
-def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Append JSON lines and flush them to disk; if the disk is full, none is written."""
-    size = 0
+def append_lines(path: Path, rows: list[dict[str, Any]], guard: WriteGuard | None = None) -> None:
+    """Append JSON lines and flush them to disk; if the disk is full, none is written.
+
+    `guard` is checked between opening the file and writing to it.
+    """
     try:
-        size = path.stat().st_size if path.exists() else 0
-        with path.open("ab") as file:
-            file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
-            file.flush()
-            os.fsync(file.fileno())
+        with path.open("ab", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if guard is not None:
+                guard.check()
+            try:
+                _write_all(file, "".join(json.dumps(row) + "\n" for row in rows).encode())
+                os.fsync(file.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):  # report the first error; resuming drops a partial line
+                    file.truncate(size)
+                raise
     except OSError as error:
-        with contextlib.suppress(OSError):  # report the first error; resuming drops a partial line
-            os.truncate(path, size)
         raise GussError(f"{file_error(path, error)}. Earlier episodes are kept") from error
+
+
+def _write_all(file: io.FileIO, content: bytes) -> None:
+    """Write to an unbuffered file: a write to a nearly full disk may write a part only."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def read_lines(path: Path) -> list[Any]:
@@ -176,7 +189,13 @@ def read_start(home: Path, digest: str | None) -> Dataset | None:
 
 
 def store_iteration(
-    home: Path, seeds: Sequence[int], first: int, found: Iteration, steps: np.ndarray, stores_all: bool = True
+    home: Path,
+    seeds: Sequence[int],
+    first: int,
+    found: Iteration,
+    steps: np.ndarray,
+    stores_all: bool = True,
+    guard: WriteGuard | None = None,
 ) -> list[dict[str, Any]]:
     """Write traces, then lines, of episodes of every seed, numbered from `first`; returns the lines.
 
@@ -188,13 +207,13 @@ def store_iteration(
         for i, seed in enumerate(seeds):
             if stores_all or number == 0:
                 columns = trace_columns(one_episode(trajectory, i, number))
-                write_atomically(trace_path(home, seed, first + number), write_columns(".npz", columns))
+                write_atomically(trace_path(home, seed, first + number), write_columns(".npz", columns), guard)
             metrics, status = found.metrics[i][number], found.failures.get((i, number), "ok")
             total[i] += metrics.steps
             about = {"seed": seed, "episode": first + number, "phase": found.summary.phase}
             rows.append(about | _figures(metrics, status, int(total[i])))
-    append_lines(home / "episodes.jsonl", rows)
-    append_lines(home / "timings.jsonl", [found.timing])
+    append_lines(home / "episodes.jsonl", rows, guard)
+    append_lines(home / "timings.jsonl", [found.timing], guard)
     return rows
 
 

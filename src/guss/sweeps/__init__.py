@@ -1,0 +1,1 @@
+"""Sweeps: studies of many runs, executed by any number of workers that share a folder."""

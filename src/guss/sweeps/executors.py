@@ -1,0 +1,227 @@
+"""Executors: start workers on this machine, on a Ray cluster or in a Slurm array, and wait until the study is finished.
+
+All of them start the same worker. Workers need nothing but the folder, so that further ones can join at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from guss.errors import GussError
+from guss.plugins import load_plugins
+from guss.sweeps.folder import SweepFolder, about_sweep, open_sweep, started_folder
+from guss.sweeps.study import sweep_settings
+from guss.sweeps.worker import Worker
+
+POLL = 0.2
+MOST_RESTARTS = 20
+"""Crashes after which a local worker is not started again."""
+ONE_THREAD = {"NPROC": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""Environment variables of a worker: it computes with one thread."""
+
+
+def cores() -> list[int]:
+    """The cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def join(out: Path, name: str = "") -> None:
+    """Work on the sweep in a folder until it is finished; every executor calls this in each of its workers."""
+    about, out = about_sweep(out), out.absolute()
+    with started_folder(about), interruptible():
+        load_plugins(sweep_settings(about["study"]).plugin)
+        Worker(open_sweep(out), name).work()
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM interrupts like Ctrl-C: claims are released. Applies to the main thread of a program only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def worker_command(out: Path, name: str) -> list[str]:
+    """The command of a worker."""
+    return [sys.executable, "-m", "guss", "sweep", "--join", str(out.absolute()), "--worker", name]
+
+
+# --------------------------------------------------------------------------------------------------------------- local
+
+
+def run_local(folder: SweepFolder, workers: int) -> None:
+    """One process per core. Workers that crash are restarted; one worker runs in this process."""
+    if workers == 1:
+        with interruptible():
+            Worker(folder).work()
+        return
+    places = cores()
+    slots = [_Slot(folder, f"local-{number}", places[number % len(places)]) for number in range(workers)]
+    with interruptible():
+        try:
+            while any([slot.check() for slot in slots]):
+                time.sleep(POLL)
+        finally:
+            for slot in slots:
+                slot.end()
+    troubles = [slot.trouble for slot in slots if slot.trouble]
+    if troubles and not all(each.over for each in folder.statuses()):
+        raise GussError("; ".join(dict.fromkeys(troubles)))
+
+
+class _Slot:
+    """A worker process on one core."""
+
+    def __init__(self, folder: SweepFolder, name: str, core: int) -> None:
+        self.folder, self.name, self.core = folder, name, core
+        self.starts, self.trouble = 0, ""
+        self._start()
+
+    def _start(self) -> None:
+        log = self.folder.log(self.name)
+        with log.open("ab") as output:
+            command = worker_command(self.folder.out, self.name)
+            how: Any = {"stdout": output, "stderr": output, "stdin": subprocess.DEVNULL, "start_new_session": True}
+            self.process = subprocess.Popen(command, env=os.environ | ONE_THREAD, **how)
+        self.starts += 1
+        if hasattr(os, "sched_setaffinity"):
+            with contextlib.suppress(OSError):  # it has ended
+                os.sched_setaffinity(self.process.pid, {self.core})
+
+    def check(self) -> bool:
+        """Whether the worker runs; a worker that crashed is started again."""
+        code = self.process.poll()
+        if code is None:
+            return True
+        if code in (0, 2, 130) or self.trouble:
+            if code:
+                self.trouble = f"worker {self.name} ended with exit code {code}; its output is in {self._log}"
+            return False
+        if self.starts > MOST_RESTARTS:
+            self.trouble = f"worker {self.name} crashed {self.starts} times; its output is in {self._log}"
+            return False
+        self._start()
+        return True
+
+    @property
+    def _log(self) -> Path:
+        return self.folder.log(self.name)
+
+    def end(self) -> None:
+        """Interrupt the worker and wait for it."""
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.terminate()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:  # it is inside a long computation
+                self.process.kill()
+                self.process.wait()
+
+
+# ----------------------------------------------------------------------------------------------------------------- Ray
+
+
+def run_on_ray(folder: SweepFolder, workers: int, address: str | None, resources: dict[str, float]) -> None:
+    """A task per worker; tasks of lost nodes are started again on others. All nodes must share the folder.
+
+    `address`: of a cluster, by default a new one on this machine. `resources`: of each worker, such as num_cpus.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise GussError("the executor ray needs Ray, the extra `ray`: pip install 'guss[ray]'") from error
+    ray.init(
+        address=address,
+        runtime_env={"env_vars": ONE_THREAD},
+        log_to_driver=False,
+        include_dashboard=False if address is None else None,
+        ignore_reinit_error=True,
+    )
+    try:
+        known = {name: count for name, count in resources.items() if name in ("num_cpus", "num_gpus", "memory")}
+        custom = {name: count for name, count in resources.items() if name not in known}
+        options: Any = {"num_cpus": 1, "max_retries": -1, "resources": custom} | known
+        task: Any = ray.remote(**options)(join)
+        ray.get([task.remote(folder.out.absolute(), f"ray-{number}") for number in range(workers)])
+    except ray.exceptions.RayError as error:
+        raise GussError(f"Ray ended before the study was finished: {error}") from error
+    finally:
+        ray.shutdown()
+
+
+# --------------------------------------------------------------------------------------------------------------- Slurm
+
+
+def run_on_slurm(folder: SweepFolder, workers: int, options: dict[str, str]) -> None:
+    """Submit an array of workers through submitit, and wait for it. All nodes must share the folder.
+
+    `options`: of submitit's AutoExecutor, such as `slurm_partition` and `timeout_min`; `cluster` = "local" starts the
+    workers on this machine.
+    """
+    try:
+        import submitit
+    except ImportError as error:
+        raise GussError("the executor slurm needs submitit, the extra `slurm`: pip install 'guss[slurm]'") from error
+    options = dict(options)
+    try:
+        executor = submitit.AutoExecutor(folder.out / "sweep" / "logs", cluster=options.pop("cluster", None))
+        executor.update_parameters(**{"name": "guss", "cpus_per_task": 1, "timeout_min": 1440} | _typed(options))
+    except (RuntimeError, TypeError, NameError) as error:
+        raise GussError(f"submitit cannot submit to Slurm: {error}") from error
+    names = [f"slurm-{number}" for number in range(workers)]
+    jobs = executor.map_array(join, [folder.out.absolute()] * workers, names)
+    try:
+        troubles = [text for text in (_wait_for(job) for job in jobs) if text]
+    except KeyboardInterrupt:
+        for job in jobs:
+            job.cancel()
+        raise
+    if troubles and not all(each.over for each in folder.statuses()):
+        raise GussError("; ".join(dict.fromkeys(troubles)))
+
+
+def _typed(options: dict[str, str]) -> dict[str, Any]:
+    """Whole numbers as integers."""
+    return {name: int(value) if value.isdecimal() else value for name, value in options.items()}
+
+
+def _wait_for(job: Any) -> str:
+    """Wait for a job of submitit; returns why it failed."""
+    error = job.exception()
+    return "" if error is None else f"job {job.job_id} failed: {error}; its output is in {job.paths.stderr}"
+
+
+def slurm_script(folder: SweepFolder, workers: int, options: Sequence[str]) -> str:
+    """A job-array script of workers for sbatch. `options`: further lines for #SBATCH, such as `--partition=cpu`."""
+    command = worker_command(folder.out, "W")[:-1]
+    lines = ["--job-name=guss", f"--array=0-{workers - 1}", "--cpus-per-task=1"]
+    lines += [f"--output={folder.out.absolute() / 'sweep' / 'logs'}/slurm-%A-%a.log", "--signal=B:TERM@60", *options]
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *(f"#SBATCH {line}" for line in lines),
+            f"cd {shlex.quote(os.getcwd())}",
+            f"exec {shlex.join(command)} slurm-$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID",
+            "",
+        ]
+    )

@@ -1,0 +1,349 @@
+"""Studies: the runs of a sweep, from the tables of a TOML file.
+
+env = ["safe-pendulum", "safe-acrobot"]
+method = ["guss", "rs", "random"]
+seeds = 6
+episodes = 50
+horizon = [10, 20]            # any setting of a run; every list is swept, in all combinations
+
+[model]
+ensemble = [1, 5]             # settings of the model; [fit]: how it is trained
+
+[[zip]]                       # lists of equal length that are swept together
+budget = [100, 200]
+fit = { max_steps = [2000, 4000] }
+
+[methods.guss]                # for one method: run settings, and its own
+num_new = [5, 15]
+
+[envs.safe-acrobot]           # for one environment
+episodes = 20
+methods.rs = { horizon = 5 }
+
+[sweep]                       # how the runs are executed: SweepSettings
+attempts = 2
+
+The settings override those of the preset, which is named by `preset`, or else the environment's own. A setting whose
+value is a list, such as `hidden`, is swept if it is a list of lists. Settings without effect on a method are left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from guss.envs.lookup import find_env
+from guss.errors import GussError, UnknownNameError
+from guss.methods import METHODS, check_method, method_class
+from guss.methods.presets import settings_from
+from guss.methods.settings import NESTED, RunSettings, without
+from guss.models.settings import declared_settings, setting_types
+from guss.models.training import FitSettings
+from guss.planners import PLANNERS
+from guss.plugins import find_preset, load_preset, merged, read_toml
+from guss.runs.config import RunConfig, config_from, seeds_from
+from guss.runs.store import short_name
+from guss.types import settings_of
+from guss.validation import build, check_fields, check_ranges, types_of
+
+Path_ = tuple[str, ...]
+OWN = ("env", "method", "zip", "methods", "envs", "sweep")
+"""Entries of a study that are not settings of a run."""
+RUN_KINDS = {name: kind for name, kind in types_of(RunSettings).items() if name not in ("env", "method", *NESTED)}
+KINDS: dict[str, Any] = RUN_KINDS | {"seeds": tuple[int, ...], "seed": int, "preset": str, "model": Any, "fit": Any}
+"""Settings of a run in a study, with their types."""
+
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """How the runs of a study are executed."""
+
+    attempts: int = 3
+    """Failures after which a run is given up, unless it finished episodes in between."""
+    backoff: float = 5.0
+    """Seconds until a failed run is tried again; each further time is four times as long."""
+    expiry: float = 60.0
+    """Seconds without a sign of life after which the run of a lost worker is taken over by another one. A worker on the
+    same machine is known to have ended at once."""
+    animations: bool = False
+    """Store an episode of each run as an animation for the report; this recomputes its plans."""
+    plugin: tuple[str, ...] = ()
+    """Modules or .py files to import first, which register custom planners, methods, models or environments."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "sweep")
+        check_ranges(self, "sweep", attempts="[1, inf)", backoff="[0, inf)", expiry="(0, inf)")
+
+
+class PlannedRun(NamedTuple):
+    """A run of a study."""
+
+    config: RunConfig
+    swept: dict[str, Any]
+    """The values of the settings that are swept, by name, such as `model.ensemble`."""
+
+    @property
+    def name(self) -> str:
+        """Environment, method and swept values."""
+        return run_name(self.config.env, self.config.method, self.swept)
+
+    def home(self, out: Path) -> Path:
+        """Its folder in `out`."""
+        return self.config.folder_in(out)
+
+
+@dataclass(frozen=True)
+class Study:
+    """The runs of a study, and how they are executed."""
+
+    tables: dict[str, Any]
+    """The study as plain data, with presets of files included."""
+    settings: SweepSettings
+    runs: tuple[PlannedRun, ...]
+    left_out: tuple[str, ...]
+    """A sentence for each combination that is not possible."""
+
+
+def run_name(env: str, method: str, swept: dict[str, Any]) -> str:
+    """The name of a run in a study."""
+    return " ".join([short_name(env), method, *(f"{name}={value}" for name, value in swept.items())])
+
+
+def read_study(path: str | Path) -> dict[str, Any]:
+    """The tables of a study file."""
+    return read_toml(path, "study")
+
+
+def sweep_settings(tables: dict[str, Any]) -> SweepSettings:
+    """The table `sweep` of a study."""
+    return build(SweepSettings, tables.get("sweep", {}), "sweep")
+
+
+def make_study(tables: dict[str, Any]) -> Study:
+    """The study of these tables. Raises GussError if an entry is unknown or invalid, or no run is possible.
+
+    Plugins must have been imported.
+    """
+    tables = _with_presets(tables)
+    for name in tables:
+        if name not in KINDS and name not in OWN:
+            raise UnknownNameError("entry of the study", name, [*OWN, *KINDS])
+    envs, methods = (_names(tables, name) for name in ("env", "method"))
+    for method in methods:
+        check_method(method)
+    for kind, named in (("methods", methods), ("envs", envs)):
+        for name in _table(tables, kind):
+            if name not in named:
+                raise UnknownNameError(f"name in the table `{kind}`, which the study does not list:", name, named)
+    found: dict[str, PlannedRun] = {}
+    left_out = []
+    for env, method in itertools.product(envs, methods):
+        if (why := _impossible(env, method)) is not None:
+            left_out.append(why)
+            continue
+        for values, swept in _points(tables, env, method):
+            planned = _planned(env, method, values, swept)
+            found.setdefault(planned.config.folder_in(Path()).name, planned)
+    if not found:
+        raise GussError(f"nothing to run. {'; '.join(left_out)}; ppo-lagrangian and cpo support both")
+    return Study(tables, sweep_settings(tables), tuple(found.values()), tuple(left_out))
+
+
+def _with_presets(tables: dict[str, Any]) -> dict[str, Any]:
+    """A copy in which presets that are files are replaced by their content: workers may run in other folders."""
+
+    def content(value: Any) -> Any:
+        if isinstance(value, list):
+            return [content(each) for each in value]
+        return load_preset(value) if isinstance(value, str) and value.endswith(".toml") else value
+
+    found = {name: content(value) if name == "preset" else value for name, value in tables.items()}
+    for kind in ("envs", "methods"):
+        if kind in found:
+            found[kind] = {name: _with_presets(_table(found[kind], name, kind)) for name in _table(found, kind)}
+    return found
+
+
+def _names(tables: dict[str, Any], entry: str) -> list[str]:
+    value = tables.get(entry)
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise GussError(f"a study needs `{entry}`: a name or a list of names, such as {entry} = {EXAMPLES[entry]}")
+    return list(dict.fromkeys(names))
+
+
+EXAMPLES = {"env": '["safe-pendulum", "safe-acrobot"]', "method": '["guss", "rs"]'}
+
+
+def _table(tables: dict[str, Any], name: str, within: str | None = None) -> dict[str, Any]:
+    """A table of the study; empty if there is none."""
+    value = tables.get(name, {})
+    if not isinstance(value, dict):
+        raise GussError(f"{name if within is None else f'{within}.{name}'} of the study must be a table, got {value!r}")
+    return value
+
+
+def _impossible(env: str, method: str) -> str | None:
+    """Why the method cannot run on the environment; None if it can."""
+    discrete = find_env(env).make_task().actions.dtype != jnp.float32
+    if discrete and getattr(method_class(method), "continuous_only", False):
+        return f"{method} on {short_name(env)}: it needs continuous actions, and these are discrete"
+    return None
+
+
+# ------------------------------------------------------------------------------------------------------ combinations
+
+
+def _points(tables: dict[str, Any], env: str, method: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Settings of each run of a pair, and those that are swept."""
+    base = {name: value for name, value in tables.items() if name not in OWN}
+    in_env = _table(_table(tables, "envs"), env, "envs")
+    layers = [{name: value for name, value in in_env.items() if name != "methods"}]
+    for each in (_table(tables, "methods"), _table(in_env, "methods", f"envs.{env}")):
+        layers.append(_of_method(method, _table(each, method, "methods")))
+    for zipped in _zipped(tables):
+        values = base
+        for layer in (zipped, *layers):
+            values = merged(values, _normal(layer))
+        flat = dict(_leaves(_normal(values)))
+        models = flat.get(("model", "name"), [])
+        kinds = [(path, _kind(path, method, models if isinstance(models, list) else [models])) for path in flat]
+        axes = {path: flat[path] for path, kind in kinds if _is_swept(kind, flat[path])}
+        together = {path: value for path, value in _leaves(_normal(zipped)) if flat.get(path) == value}
+        for chosen in itertools.product(*axes.values()):
+            point = dict(zip(axes, chosen, strict=True))
+            swept = {
+                ".".join(path[path[0] == "method_settings" :]): value for path, value in (together | point).items()
+            }
+            yield _nested(flat | point), swept
+
+
+def _of_method(method: str, table: dict[str, Any]) -> dict[str, Any]:
+    """The table of a method, with its own settings in a table of their own."""
+    declared = settings_of(_class(method))
+    own = {name: value for name, value in table.items() if name in declared or name not in KINDS}
+    rest = {name: value for name, value in table.items() if name not in own}
+    return rest | ({"method_settings": own} if own else {})
+
+
+def _class(method: str) -> Any:
+    return METHODS[method].item if method in METHODS.names() else PLANNERS[method].item
+
+
+def _zipped(tables: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every combination of the groups in `zip`."""
+    groups = tables.get("zip", [])
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+        raise GussError("zip must be written as [[zip]], a table of lists of equal length")
+    rows = []
+    for group in groups:
+        leaves = dict(_leaves(_normal(group)))
+        lengths = {".".join(path): len(value) for path, value in leaves.items() if isinstance(value, list)}
+        if len(lengths) < len(leaves) or len(set(lengths.values())) != 1:
+            found = ", ".join(f"{name} {count}" for name, count in lengths.items()) or "none"
+            raise GussError(f"[[zip]] needs lists of equal length; their lengths are: {found}")
+        rows.append([_nested(dict(zip(leaves, row, strict=True))) for row in zip(*leaves.values(), strict=True)])
+    for chosen in itertools.product(*rows):
+        values: dict[str, Any] = {}
+        for each in chosen:
+            values = merged(values, each)
+        yield values
+
+
+def _written(path: Path_) -> str:
+    """The name of a setting as a study writes it."""
+    return ".".join(path[path[0] == "method_settings" :])
+
+
+def _normal(table: dict[str, Any]) -> dict[str, Any]:
+    """The table with the model's name in the model's table."""
+    model = table.get("model")
+    return table if model is None or isinstance(model, dict) else table | {"model": {"name": model}}
+
+
+def _leaves(table: dict[str, Any], path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+    """Entries of the table and of those of its entries that hold settings."""
+    for name, value in table.items():
+        if not path and name in ("model", "fit", "method_settings") and isinstance(value, dict):
+            yield from _leaves(value, (name,))
+        else:
+            yield (*path, name), value
+
+
+def _nested(leaves: dict[Path_, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for path, value in leaves.items():
+        inner = found if len(path) == 1 else found.setdefault(path[0], {})
+        inner[path[-1]] = value
+    return found
+
+
+def _kind(path: Path_, method: str, models: list[str]) -> Any:
+    """The type of a setting; None if there is no such setting, which is an error later."""
+    if path[0] == "model":
+        kinds: dict[str, Any] = {"name": str}
+        for model in models or ["dmdn"]:
+            kinds = setting_types(model) | kinds
+    elif path[0] == "fit":
+        kinds = types_of(FitSettings)
+    elif path[0] == "method_settings":
+        kinds = types_of(declared_settings(_class(method)))
+    else:
+        kinds = KINDS
+    return kinds.get(path[-1])
+
+
+def _is_swept(kind: Any, value: Any) -> bool:
+    """Whether a value is a list of values to sweep, not a value that is a list itself."""
+    if not isinstance(value, list) or not value:
+        return False
+    kinds = [typing.get_origin(each) or each for each in (kind, *typing.get_args(kind))]
+    return all(isinstance(each, list) for each in value) if tuple in kinds else True
+
+
+# -------------------------------------------------------------------------------------------------------------- a run
+
+
+def _planned(env: str, method: str, values: dict[str, Any], swept: dict[str, Any]) -> PlannedRun:
+    """The config of a run, without settings that have no effect on its method."""
+    values = dict(values)
+    preset, first, seeds = (values.pop(name, None) for name in ("preset", "seed", "seeds"))
+    found = find_preset(env) if preset is None else load_preset(preset) if isinstance(preset, str) else preset
+    model, fit = values.pop("model", {}), values.pop("fit", {})
+    model_settings = {name: value for name, value in model.items() if name != "name"}
+    tables = {"model_settings": model_settings, "fit": fit, "method_settings": values.pop("method_settings", {})}
+    chosen = values | {name: table for name, table in tables.items() if table}
+    chosen |= {"model": model["name"]} if "name" in model else {}
+    try:
+        unused = settings_from(RunSettings, found, method, env=env, model=chosen.get("model")).unused
+        chosen = without(chosen, unused)
+        config = config_from(found, method, env, _seeds(first, seeds), **chosen)
+    except GussError as error:
+        raise GussError(f"the run {run_name(env, method, swept)}: {error}") from error
+    return PlannedRun(config, {name: value for name, value in swept.items() if _has_effect(name, unused)})
+
+
+def _has_effect(name: str, unused: Collection[str]) -> bool:
+    """Whether a setting, as a study writes it, is none of those without effect."""
+    table, _, inner = name.partition(".")
+    if table == "model":
+        table = "model" if inner == "name" else "model_settings"
+    return table not in unused and f"{table}.{inner}" not in unused
+
+
+def _seeds(first: Any, seeds: Any) -> tuple[int, ...]:
+    """The seeds of a run: a list, or their number and the first."""
+    if isinstance(seeds, list):
+        if first is not None:
+            raise GussError("`seed` is the first of a number of seeds, and `seeds` is a list here: leave out `seed`")
+        return tuple(seeds)
+    for name, value in (("seed", first), ("seeds", seeds)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+            raise GussError(f"{name} must be an integer, got {value!r}")
+    return seeds_from(0 if first is None else first, 6 if seeds is None else seeds)

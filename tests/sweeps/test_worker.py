@@ -1,0 +1,282 @@
+"""Workers in this process: order, resumption, failures, retries, and what they note."""
+
+import shutil
+
+import pytest
+from helpers.short_runs import ORIGIN, assert_same_run, config, run_one
+
+from guss.errors import GussError
+from guss.runs import run as runs
+from guss.runs.checkpoints import FINAL
+from guss.runs.claim import ClaimLostError, claimed
+from guss.runs.store import read_lines
+from guss.sweeps import worker as workers
+from guss.sweeps.folder import SweepFolder, counts, open_sweep
+from guss.sweeps.forecast import COMPILE, Pace, expected_seconds, seconds_until_done
+from guss.sweeps.study import PlannedRun, Study, SweepSettings
+from guss.sweeps.worker import Worker
+
+SMALL = [config(episodes=4), config(method="random", episodes=2)]
+
+
+def sweep(out, configs=SMALL, **settings):
+    planned = tuple(PlannedRun(each, {}) for each in configs)
+    folder = SweepFolder(out, Study({}, SweepSettings(**{"backoff": 0.0} | settings), planned, ()))
+    folder.store(ORIGIN)
+    return folder
+
+
+def work(folder, on_episode=None):
+    worker = Worker(folder, "tester")
+    if on_episode is not None:
+        worker.on_episode = on_episode
+    worker.work()
+    return folder
+
+
+def states(folder):
+    return {each.planned.config.method: each.state for each in folder.statuses()}
+
+
+def home_of(folder, method):
+    return next(run.home(folder.out) for run in folder.study.runs if run.config.method == method)
+
+
+def events(folder, method):
+    run = next(run for run in folder.study.runs if run.config.method == method)
+    return [row["event"] for row in read_lines(folder._attempts_of(run))]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Both runs, never interrupted."""
+    return work(sweep(tmp_path_factory.mktemp("whole")))
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(workers, "POLL", 0.0)
+
+
+def test_all_runs_are_executed_the_longest_first(whole):
+    assert states(whole) == {"rs": "finished", "random": "finished"}
+    begun = [read_lines(whole._attempts_of(run))[0]["time"] for run in whole.study.runs]
+    assert begun == sorted(begun)
+    assert events(whole, "rs") == ["start", "finish"]
+    assert counts(whole.statuses()) == {"finished": 2, "running": 0, "waiting": 0, "failed": 0, "given up": 0}
+
+
+def test_a_sweep_runs_as_single_runs_do(whole, tmp_path):
+    for each in SMALL:
+        assert_same_run(home_of(whole, each.method), run_one(each, tmp_path, ORIGIN))
+
+
+def test_an_interrupted_worker_notes_it_and_the_next_one_resumes(tmp_path, whole):
+    def stop(news):
+        if news.episode == 1:
+            raise KeyboardInterrupt
+
+    folder = sweep(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        work(folder, stop)
+    assert states(folder) == {"rs": "waiting", "random": "waiting"}
+    work(folder)
+    assert events(folder, "rs") == ["start", "stop", "start", "finish"]
+    for method in ("rs", "random"):
+        assert_same_run(home_of(folder, method), home_of(whole, method))
+
+
+def test_finished_runs_are_not_executed_again(tmp_path, whole):
+    folder = sweep(shutil.copytree(whole.out, tmp_path / "out"))
+    before = {path: path.stat().st_mtime_ns for path in folder.out.rglob("*") if path.parent.name != "sweep"}
+    work(folder)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_a_run_of_guss_run_counts(tmp_path):
+    run_one(SMALL[1], tmp_path, ORIGIN)
+    folder = sweep(tmp_path, SMALL[1:])
+    assert states(folder) == {"random": "finished"}
+    assert not folder._attempts_of(folder.study.runs[0]).exists()
+
+
+def test_a_finished_run_without_its_final_model_gets_it(tmp_path, whole):
+    folder = sweep(shutil.copytree(whole.out, tmp_path / "out"))
+    final = home_of(folder, "rs") / FINAL
+    before = final.read_bytes()
+    final.unlink()
+    folder._attempts_of(folder.study.runs[0]).unlink()
+    work(folder)
+    assert final.read_bytes() == before
+
+
+def test_a_failing_run_is_given_up_and_the_others_are_executed(tmp_path, monkeypatch, capsys):
+    new_run = runs.new_run
+
+    def failing(run_config, *args, **more):
+        if run_config.method == "rs":
+            raise RuntimeError("it exploded\nin two lines")
+        return new_run(run_config, *args, **more)
+
+    monkeypatch.setattr(workers, "new_run", failing)
+    folder = sweep(tmp_path)
+    with pytest.warns(UserWarning, match="short-pendulum rs: RuntimeError: it exploded"):
+        work(folder)
+    assert states(folder) == {"rs": "given up", "random": "finished"}
+    rows = read_lines(folder._attempts_of(folder.study.runs[0]))
+    assert [row["event"] for row in rows] == ["fail"] * 3
+    assert "in two lines" in rows[0]["traceback"]
+    monkeypatch.setattr(workers, "new_run", new_run)
+    work(folder)
+    assert states(folder)["rs"] == "given up", "only a new start of the sweep tries it again"
+    work(sweep(tmp_path))
+    assert states(folder) == {"rs": "finished", "random": "finished"}
+
+
+def test_failures_count_only_while_no_episode_is_finished(tmp_path, monkeypatch):
+    failed = []
+
+    def fail(news):
+        if news.episode > 0 and len(failed) < 6 and news.episode not in failed[-1:]:
+            failed.append(news.episode)
+            raise GussError("the plant is away")
+
+    folder = sweep(tmp_path, SMALL[:1], attempts=2)
+    with pytest.warns(UserWarning, match="the plant is away"):
+        work(folder, fail)
+    assert failed == [1, 2, 3], "each episode failed once"
+    assert states(folder) == {"rs": "finished"}
+
+
+def test_a_failed_run_waits_before_it_is_tried_again(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(workers.time, "monotonic", lambda: now[0])
+    folder = sweep(tmp_path, SMALL[1:], backoff=5.0)
+    run, worker = folder.study.runs[0], Worker(folder)
+    waits = []
+    for _ in range(2):
+        folder.note(run, "fail", error="no")
+        began = now[0]
+        while not worker._is_free(folder.status(run)):
+            now[0] += 1.0
+        waits.append(now[0] - began)
+    assert waits == [5.0, 20.0]
+
+
+def test_a_run_that_another_worker_has_claimed_is_left_alone(tmp_path):
+    folder = sweep(tmp_path, SMALL[1:])
+    run, worker = folder.study.runs[0], Worker(folder)
+    with claimed(run.home(tmp_path)):
+        status = folder.status(run)
+        assert status.state == "running"
+        assert not worker._is_free(status)
+        assert not worker._attempt(status), "it was claimed after the look"
+    assert worker._is_free(folder.status(run))
+
+
+def test_a_worker_that_lost_its_claim_goes_on_with_other_runs(tmp_path, whole):
+    lost = []
+
+    def lose(news):
+        if news.episode == 1 and not lost:
+            lost.append(True)
+            (claim,) = home_of(folder, "rs").glob("claim-*")
+            claim.unlink()
+
+    folder = sweep(tmp_path)
+    with pytest.warns(UserWarning, match="another process took over"):
+        work(folder, lose)
+    assert issubclass(ClaimLostError, GussError)
+    for method in ("rs", "random"):
+        assert_same_run(home_of(folder, method), home_of(whole, method))
+    assert events(folder, "rs") == ["start", "start", "finish"]
+
+
+def test_workers_that_are_lost_again_and_again_end_a_run(tmp_path):
+    folder = sweep(tmp_path, SMALL[1:])
+    run = folder.study.runs[0]
+    for number in range(10):
+        assert folder.status(run).state == "waiting", number
+        folder.note(run, "start", worker="w", done=0)
+    assert folder.status(run).state == "given up"
+    folder.note(run, "start", worker="w", done=1)
+    assert folder.status(run).attempts.lost == 1, "an episode was finished in between"
+
+
+def test_a_damaged_checkpoint_costs_one_episode(tmp_path, whole):
+    folder = sweep(tmp_path, SMALL[:1])
+
+    def stop(news):
+        if news.episode == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work(folder, stop)
+    last = home_of(folder, "rs") / "checkpoints" / "ep000003.ckpt"
+    last.write_bytes(last.read_bytes()[:-50])
+    work(folder)
+    assert_same_run(home_of(folder, "rs"), home_of(whole, "rs"))
+    starts = [row["done"] for row in read_lines(folder._attempts_of(folder.study.runs[0])) if row["event"] == "start"]
+    assert starts == [0, 2]
+
+
+def test_records_without_a_checkpoint_are_never_lost(tmp_path, whole):
+    shutil.copytree(home_of(whole, "rs"), tmp_path / home_of(whole, "rs").name)
+    folder = sweep(tmp_path, SMALL[:1], attempts=1)
+    home = home_of(folder, "rs")
+    shutil.rmtree(home / "checkpoints")
+    (home / "checkpoints").mkdir()
+    before = (home / "episodes.jsonl").read_bytes()
+    with pytest.warns(UserWarning, match="no checkpoint to resume from"):
+        work(folder)
+    assert states(folder) == {"rs": "given up"}
+    assert (home / "episodes.jsonl").read_bytes() == before
+
+
+def test_another_process_opens_the_same_study(tmp_path):
+    from guss.sweeps.study import make_study
+
+    tables = {"env": "safe-pendulum", "method": ["rs", "random"], "horizon": [3, 4], "sweep": {"attempts": 2}}
+    folder = SweepFolder(tmp_path, make_study(tables))
+    folder.store(ORIGIN)
+    again = open_sweep(tmp_path)
+    assert (again.study, again.origin) == (folder.study, ORIGIN)
+
+
+@pytest.mark.parametrize("content", [None, "no", "[]", '{"schema": 9}'])
+def test_a_folder_without_a_study_is_one_sentence(tmp_path, content):
+    if content is not None:
+        (tmp_path / "sweep").mkdir()
+        (tmp_path / "sweep" / "study.json").write_text(content)
+    with pytest.raises(GussError, match=r"study\.json"):
+        open_sweep(tmp_path)
+
+
+# -------------------------------------------------------------------------------------------------------- forecasts
+
+
+def test_expected_time_grows_with_the_work():
+    total = lambda **changes: expected_seconds(config(**changes)).sum()  # noqa: E731
+    assert total(method="random") < total(model="oracle") < total() < total(budget=40) < total(budget=40, horizon=9)
+    assert total(seeds=(1, 2, 3, 4)) == pytest.approx(2 * total())
+    each = expected_seconds(config(episodes=9))
+    assert each[0] < each[1] < each[8], "the first acts at random, and more data take longer to fit"
+    assert COMPILE > 0
+
+
+def test_measured_time_corrects_the_forecast(whole, tmp_path):
+    pace, home = Pace(), home_of(whole, "rs")
+    assert pace.of("any") == 1.0
+    expected = expected_seconds(SMALL[0])
+    pace.look(home, expected * 1e-4, 4)
+    assert pace.of(home.name) > 1.0
+    slow = Pace()
+    slow.look(home, expected * 1e-6, 4)
+    assert slow.of("another run") == pytest.approx(pace.of("another run"), rel=0.1), "little work, little weight"
+
+
+@pytest.mark.parametrize(
+    ("left", "count", "seconds"), [([], 2, 0.0), ([3.0], 2, 3.0), ([3, 3, 2, 2, 2], 2, 7.0), ([5, 1, 1], 9, 5.0)]
+)
+def test_time_until_done_with_some_workers(left, count, seconds):
+    assert seconds_until_done(left, count) == seconds
