@@ -142,7 +142,9 @@ class Table1:
         from guss.sweeps.executors import cores, run_local
 
         sweep, left_out = self._sweep()
-        workers = self.workers or min(len(cores()), len(sweep.study.runs))
+        workers = min(len(cores()), len(sweep.study.runs)) if self.workers is None else self.workers
+        if workers < 1:
+            raise GussError(f"the runs need at least 1 worker, got --workers {workers}")
         left_out += sweep.study.left_out
         troubles = execute(sweep, partial(run_local, sweep, workers), workers, self.quiet, left_out)
         troubles += self._more()

@@ -119,7 +119,7 @@ class SweepCommand:
         from guss.sweeps.executors import cores, slurm_script
         from guss.sweeps.folder import SweepFolder
 
-        workers = self.workers or min(len(cores()), len(study.runs))
+        workers = min(len(cores()), len(study.runs)) if self.workers is None else self.workers
         if workers < 1:
             raise GussError(f"a sweep needs at least 1 worker, got --workers {self.workers}")
         if self.dry_run:

@@ -28,6 +28,7 @@ from guss.reports.labels import flat
 from guss.reports.page import HERO, Drawn, build_page, make_payload, stem_of
 from guss.reports.run_summary import compare
 from guss.reports.style import save_figure
+from guss.reports.swept_figure import draw_swept
 from guss.reports.table import Row, against_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
 from guss.runs import state_maps
 from guss.runs.metrics import MEASURES
@@ -233,7 +234,17 @@ def everything(report: Report) -> dict[str, Any]:
 def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple[Drawn, list[str]]:
     """Draw every figure that the records allow: files by (environment or "", kind), and notes on missing figures."""
     drawn, notes = Drawn(), list[str]()
-    for kind in ("learning", "pareto", "model", "coverage", "states", "gallery", "*-exploration", "*-trajectories"):
+    for kind in (
+        "learning",
+        "pareto",
+        "swept",
+        "model",
+        "coverage",
+        "states",
+        "gallery",
+        "*-exploration",
+        "*-trajectories",
+    ):
         for old in [*folder.glob(f"{kind}*.png"), *folder.glob(f"{kind}*.svg")]:  # of an earlier report
             with writing(old):
                 old.unlink()
@@ -250,6 +261,7 @@ def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple
         parts: dict[str, Callable[[], Any]] = {
             "learning": partial(draw_learning, *with_random_apart(records)),
             "pareto": partial(figures.draw_pareto, env, rows),
+            "swept": partial(draw_swept, records),
             "model": partial(figures.draw_model, records),
             "coverage": partial(figures.draw_coverage, mapped),
             "states": partial(figures.draw_states, mapped),

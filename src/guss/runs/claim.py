@@ -27,10 +27,10 @@ from typing import Any, NamedTuple
 from guss.errors import GussError
 from guss.files import writing
 
-BEAT = 5.0
-"""Seconds between two signs of life."""
 EXPIRY = 60.0
 """Seconds without a sign of life after which another process may take a claim over."""
+BEATS = 12
+"""Signs of life in that time."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 PREFIX = "claim-"
 
@@ -142,12 +142,12 @@ class Claim:
 
 
 @contextlib.contextmanager
-def claimed(home: Path, observer: Observer | None = None, beat: float = BEAT) -> Iterator[Claim]:
+def claimed(home: Path, observer: Observer | None = None) -> Iterator[Claim]:
     """Claim a folder, which is created if necessary. Raises InUseError if another process has claimed it.
 
     `observer`: by default, only claims of processes that are known to have ended are taken over.
     """
-    claim = _claim(home, observer or Observer(), beat)
+    claim = _claim(home, observer or Observer())
     try:
         yield claim
     finally:
@@ -177,7 +177,7 @@ def boot_id() -> str | None:
         return None
 
 
-def _claim(home: Path, observer: Observer, beat: float) -> Claim:
+def _claim(home: Path, observer: Observer) -> Claim:
     while True:
         before = _claims(home)
         owner = _owner(before)
@@ -192,7 +192,7 @@ def _claim(home: Path, observer: Observer, beat: float) -> Claim:
             except FileExistsError:  # another process was faster
                 continue
             try:
-                claim = Claim(path, file, beat)
+                claim = Claim(path, file, observer.expiry / BEATS)
             except BaseException:
                 os.close(file)
                 path.unlink()

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -150,13 +151,11 @@ def run_on_ray(folder: SweepFolder, workers: int, address: str | None, resources
         import ray
     except ImportError as error:
         raise GussError("the executor ray needs Ray, the extra `ray`: pip install 'guss[ray]'") from error
-    ray.init(
-        address=address,
-        runtime_env={"env_vars": ONE_THREAD},
-        log_to_driver=False,
-        include_dashboard=False if address is None else None,
-        ignore_reinit_error=True,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # of JAX: Ray starts its processes at once
+        how: Any = {"runtime_env": {"env_vars": ONE_THREAD}, "log_to_driver": False, "logging_level": "ERROR"}
+        how |= {"include_dashboard": False} if address is None else {}
+        ray.init(address=address, **how)
     try:
         known = {name: count for name, count in resources.items() if name in ("num_cpus", "num_gpus", "memory")}
         custom = {name: count for name, count in resources.items() if name not in known}
@@ -184,7 +183,7 @@ def run_on_slurm(folder: SweepFolder, workers: int, options: dict[str, str]) -> 
         raise GussError("the executor slurm needs submitit, the extra `slurm`: pip install 'guss[slurm]'") from error
     options = dict(options)
     try:
-        executor = submitit.AutoExecutor(folder.out / "sweep" / "logs", cluster=options.pop("cluster", None))
+        executor = submitit.AutoExecutor(folder.out / "sweep" / "logs", cluster=options.pop("cluster", "slurm"))
         executor.update_parameters(**{"name": "guss", "cpus_per_task": 1, "timeout_min": 1440} | _typed(options))
     except (RuntimeError, TypeError, NameError) as error:
         raise GussError(f"submitit cannot submit to Slurm: {error}") from error

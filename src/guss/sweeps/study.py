@@ -38,16 +38,15 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from guss.envs.lookup import find_env
 from guss.errors import GussError, UnknownNameError
-from guss.methods import METHODS, check_method, method_class
+from guss.methods import METHODS, check_method
 from guss.methods.presets import settings_from
 from guss.methods.settings import NESTED, RunSettings, without
 from guss.models.settings import declared_settings, setting_types
 from guss.models.training import FitSettings
 from guss.planners import PLANNERS
 from guss.plugins import find_preset, load_preset, merged, read_toml
-from guss.runs.config import RunConfig, config_from, seeds_from
+from guss.runs.config import RunConfig, config_from, seeds_from, spec_of_run
 from guss.runs.store import short_name
 from guss.types import settings_of
 from guss.validation import build, check_fields, check_ranges, types_of
@@ -142,14 +141,15 @@ def make_study(tables: dict[str, Any]) -> Study:
             if name not in named:
                 raise UnknownNameError(f"name in the table `{kind}`, which the study does not list:", name, named)
     found: dict[str, PlannedRun] = {}
-    left_out = []
+    left_out: list[str] = []
     for env, method in itertools.product(envs, methods):
-        if (why := _impossible(env, method)) is not None:
-            left_out.append(why)
-            continue
         for values, swept in _points(tables, env, method):
             planned = _planned(env, method, values, swept)
-            found.setdefault(planned.config.folder_in(Path()).name, planned)
+            why = _impossible(planned.config)
+            if why is None:
+                found.setdefault(planned.config.folder_in(Path()).name, planned)
+            elif why not in left_out:
+                left_out.append(why)
     if not found:
         raise GussError(f"nothing to run. {'; '.join(left_out)}; ppo-lagrangian and cpo support both")
     return Study(tables, sweep_settings(tables), tuple(found.values()), tuple(left_out))
@@ -189,11 +189,11 @@ def _table(tables: dict[str, Any], name: str, within: str | None = None) -> dict
     return value
 
 
-def _impossible(env: str, method: str) -> str | None:
+def _impossible(config: RunConfig) -> str | None:
     """Why the method cannot run on the environment; None if it can."""
-    discrete = find_env(env).make_task().actions.dtype != jnp.float32
-    if discrete and getattr(method_class(method), "continuous_only", False):
-        return f"{method} on {short_name(env)}: it needs continuous actions, and these are discrete"
+    continuous_only = getattr(config.method_class, "continuous_only", False)
+    if continuous_only and spec_of_run(config).make_task().actions.dtype != jnp.float32:
+        return f"{config.method} on {short_name(config.env)}: it needs continuous actions, and these are discrete"
     return None
 
 
