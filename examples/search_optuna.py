@@ -3,8 +3,8 @@
     pip install optuna
     python examples/search_optuna.py --trials 20 --out runs/search      # in as many terminals as there are cores
 
-Each trial is a run of guss in the folder, so `guss report runs/search` compares all of them. An interrupted search resumes
-with the same command: finished trials are read from the journal, and runs that were started are resumed.
+Each trial is a run of guss in the folder, so `guss report runs/search` compares all of them. An interrupted search
+resumes with the same command: finished trials are read from the journal.
 """
 
 import argparse
@@ -43,7 +43,10 @@ def run_or_resume(config: guss.RunConfig, out: Path) -> guss.Run:
 def draw_pareto(study: optuna.Study, path: Path) -> None:
     """All trials, with those that no other trial dominates in red."""
     figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
-    for trials, style in ((study.get_trials(states=[optuna.trial.TrialState.COMPLETE]), "o"), (study.best_trials, "ro-")):
+    for trials, style in (
+        (study.get_trials(states=[optuna.trial.TrialState.COMPLETE]), "o"),
+        (study.best_trials, "ro-"),
+    ):
         points = sorted((trial.values[1], trial.values[0]) for trial in trials)
         axes.plot(*zip(*points, strict=True), style, label="not dominated" if "r" in style else "trials")
     axes.set(xlabel="unsafe steps [%]", ylabel="MAR: mean reward per step")
@@ -71,8 +74,9 @@ def main() -> None:
     while len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE])) < args.trials:
         trial = study.ask()
         metrics = run_or_resume(make_config(trial, args.episodes, args.seeds), args.out).metrics
-        study.tell(trial, [float(metrics.mar.mean()), float(metrics.unsafe_pct.mean())])
-        print(f"trial {trial.number}: {trial.params}, MAR {metrics.mar.mean():.3f}, unsafe {metrics.unsafe_pct.mean():.2f} %")
+        mar, unsafe = float(metrics.mar.mean()), float(metrics.unsafe_pct.mean())
+        study.tell(trial, [mar, unsafe])
+        print(f"trial {trial.number}: {trial.params}, MAR {mar:.3f}, unsafe {unsafe:.2f} %")
     draw_pareto(study, args.out / "pareto.png")
     for best in study.best_trials:
         print(f"not dominated: {best.params}, MAR {best.values[0]:.3f}, unsafe {best.values[1]:.2f} %")

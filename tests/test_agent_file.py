@@ -107,7 +107,7 @@ def test_checkpoints_of_runs_say_what_they_must(tmp_path):
     checkpoint.save(tmp_path / "a.ckpt", "run", meta, {"x": np.zeros(3)})
     read = checkpoint.load(tmp_path / "a.ckpt", "run").checked(RUN_META, ("done", "over"))
     assert read.row(1, 3).arrays["['x']"].shape == (1,)
-    with pytest.raises(GussError, match="is not an array for 2 seeds"):
+    with pytest.raises(GussError, match="must have one entry for each of the 2 seeds"):
         read.row(0, 2)
 
 

@@ -93,7 +93,7 @@ def test_a_malicious_pickle_is_not_executed(file, tmp_path):
 
 def test_states_that_do_not_fit_are_told(file):
     stored = checkpoint.load(file, "run")
-    with pytest.raises(GussError, match=r"\['more'\] only in one of them"):
+    with pytest.raises(GussError, match=r"only the state to restore has the array \['more'\];"):
         stored.restore(STATE | {"more": jnp.zeros(1)})
     with pytest.raises(GussError, match=r"\['count'\] is int32\[\], expected int32\[2\]"):
         stored.restore(STATE | {"count": jnp.zeros(2, jnp.int32)})

@@ -80,7 +80,7 @@ def test_a_list_of_settings_given_twice_is_refused_instead_of_half_lost(guss_her
     words = ("run", "--env", "safe-pendulum", "--model.hidden", "5", "--model.hidden", "8")
     assert "--model.hidden is given more than once" in guss_here(*words, check=2).stderr
     alone = guss_here("run", "--env", "safe-pendulum", "--model.particles", "5", check=2)
-    assert "particles=5 are samples of the model" in alone.stderr
+    assert "particles=5 needs a stochastic model" in alone.stderr
     assert "--columns names the columns of data files" in guss_here("run", "--columns", "obs=a", check=2).stderr
 
 

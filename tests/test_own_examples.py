@@ -27,3 +27,26 @@ def test_a_loop_of_ones_own_runs(tmp_path):
     assert "initial_policy: mean reward" in done.stdout
     assert "          plan: mean reward" in done.stdout
     assert (tmp_path / "own-loop.ckpt").exists()
+
+
+def test_a_search_finds_settings_and_resumes(tmp_path):
+    command = [
+        sys.executable,
+        ROOT / "examples" / "search_optuna.py",
+        "--episodes",
+        "2",
+        "--seeds",
+        "1",
+        "--out",
+        "found",
+    ]
+    for trials in ("1", "2"):
+        done = subprocess.run(
+            [*command, "--trials", trials], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"trial {int(trials) - 1}: " in done.stdout
+        assert "not dominated: " in done.stdout
+    assert "trial 0: " not in done.stdout, "it is read from the journal"
+    assert len(list((tmp_path / "found").glob("safe-pendulum-guss-*/config.json"))) == 2
+    assert (tmp_path / "found" / "pareto.png").stat().st_size > 1000

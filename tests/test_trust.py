@@ -244,12 +244,14 @@ def test_logged_data_need_no_reward_and_cost_where_the_task_knows_them():
     agent.remember(rows)
     assert agent.fit() is not None
     blank = Agent(task.replace(constraints=(Constraint("beyond"),)), initial_episodes=0, **SMALL)
-    with pytest.raises(GussError, match=r"must learn the cost of beyond, .* do not have it .* add `cost_beyond`, or"):
+    with pytest.raises(
+        GussError, match=r"must learn the cost of beyond from data, .* lack it: add the column `cost_beyond`, or"
+    ):
         blank.remember(rows._replace(reward=np.zeros(30)))
     blank = Agent(task.replace(constraints=(Constraint("beyond"),), reward=None), initial_episodes=0, **SMALL)
     with pytest.raises(GussError, match="must learn the reward and the cost of beyond"):
         blank.remember(rows)
-    with pytest.raises(GussError, match="must learn the reward, and"):
+    with pytest.raises(GussError, match="must learn the reward from data, but"):
         blank.remember(rows._replace(cost=np.zeros((30, 1))))
 
 

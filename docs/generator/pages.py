@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from docs.generator import reference, runs, studies
+from docs.generator import reference, runs, studies, sweeps
 from docs.generator.parts import PARTS, ROOT
 
 MARKER = re.compile(r"<!--\s*(begin|end)\s+(.*?)\s*-->")
-SOURCES = (reference, runs, studies)
+SOURCES = (reference, runs, studies, sweeps)
 """Importing these modules fills PARTS."""
 
 

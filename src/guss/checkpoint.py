@@ -52,7 +52,10 @@ class Stored:
     def row(self, index: int, count: int) -> Stored:
         """The arrays of one of `count` seeds; seeds are the first axis of every array."""
         if wrong := [name for name, x in self.arrays.items() if x.shape[:1] != (count,)]:
-            raise GussError(f"the checkpoint {self.path} does not fit: {wrong[0]} is not an array for {count} seeds")
+            raise GussError(
+                f"the checkpoint {self.path} is invalid: the first axis of the array {wrong[0]} must have one entry "
+                f"for each of the {count} seeds"
+            )
         return replace(self, arrays={name: x[index : index + 1] for name, x in self.arrays.items()})
 
     def restore(self, like: T, *, grow: bool = False) -> T:
@@ -64,8 +67,9 @@ class Stored:
         names = [jax.tree_util.keystr(path) for path, _ in leaves]
         if missing := set(names) ^ set(self.arrays):
             raise GussError(
-                f"the checkpoint {self.path} does not fit this state: {', '.join(sorted(missing)[:3])} only in "
-                f"one of them; it was written with other settings or by another version of guss"
+                f"the checkpoint {self.path} does not match: only the checkpoint or only the state to restore has the "
+                f"array{'s' * (len(missing) > 1)} {', '.join(sorted(missing)[:3])}; it was written with other settings "
+                f"or by another version of guss"
             )
         new = []
         for name, (_, old) in zip(names, leaves, strict=True):
@@ -86,7 +90,7 @@ def write_atomically(path: Path, content: bytes, guard: WriteGuard | None = None
 
     `guard` is checked before the rename; it may raise an error.
     """
-    temporary = path.with_name(f"{path.name}.partial" if guard is None else f"{path.name}.{guard.token}.partial")
+    temporary = path.with_name(f"{path.name}.{os.getpid() if guard is None else guard.token}.partial")
     try:
         with temporary.open("wb") as file:
             file.write(content)

@@ -1,4 +1,4 @@
-"""Constraints (named costs), and functions whose parameters may change without recompiling."""
+"""Constraints (named costs), and functions whose parameters can change without recompilation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from guss.validation import received
 
 
 class Function(eqx.Module):
-    """A function with named array parameters, which may change without recompiling. Created by `with_params`."""
+    """A function with named array parameters, which can change without recompilation. Created by `with_params`."""
 
     fn: Callable[..., Any] = eqx.field(static=True)
     params: dict[str, Any]
@@ -29,8 +29,8 @@ class Function(eqx.Module):
 def with_params(fn: Callable[..., Any], **params: Any) -> Function:
     """Bind named parameters to a task function: `with_params(too_hot, limit=27.0)` calls `too_hot(..., limit=…)`.
 
-    `fn`: a module-level function of jax.numpy operations. `params`: numbers or arrays, which may change between plans
-    without recompiling. Returns a function to pass to `Task` or `Constraint`. Raises GussError if a parameter is not
+    `fn`: a module-level function of jax.numpy operations. `params`: numbers or arrays, which can change between plans
+    without recompilation. Returns a function to pass to `Task` or `Constraint`. Raises GussError if a parameter is not
     numeric.
 
     Example:
@@ -86,12 +86,12 @@ class Constraint(eqx.Module):
     """A named cost, `cost(obs, action, next_obs) -> number`: 1 if the step is unsafe, else 0.
 
     Without a cost function, the cost is learned from reported costs: a predicted step is unsafe if its probability of
-    being unsafe is `threshold` or more; a planning margin lowers the threshold. `learned` overrides whether the cost is
-    learned.
+    being unsafe is `threshold` or more; a planning margin lowers the threshold. By default, a cost is learned if it has
+    no function; `learned` overrides this.
 
-    A soft constraint allows a plan `bound` unsafe steps at no cost. A violation of a `hard` constraint (a red button)
-    is worse than any soft cost. Raises GussError if `name` is empty, `bound` is negative, or `stricter` names no
-    parameter.
+    A soft constraint allows a plan `bound` unsafe steps at no cost. A violation of a `hard` constraint ranks worse than
+    any soft cost and ends the real episode (an emergency stop). Raises GussError if `name` is empty, `bound` is
+    negative, or `stricter` names an unknown parameter.
 
     Example:
         >>> def too_far(obs, action, next_obs, limit):
@@ -163,13 +163,14 @@ class Constraint(eqx.Module):
             raise GussError(f"constraint {self.name!r}: a planning margin must be 0 or more, got {margin}")
         if not self.stricter and margin > 0.0:
             raise GussError(
-                f"constraint {self.name!r} does not specify which of its parameters a planning margin changes: "
-                f"Constraint({self.name!r}, with_params(…, limit=…), stricter={{'limit': -1.0}})"
+                f"constraint {self.name!r} does not specify which of its parameters a planning margin changes; declare "
+                f"it, for example: Constraint({self.name!r}, with_params(…, limit=…), stricter={{'limit': -1.0}})"
             )
         moved = {name: self.cost.params[name] + jnp.float32(margin * by) for name, by in self.stricter}
         if self.learned and float(moved["threshold"]) <= 0.0:
             raise GussError(
-                f"constraint {self.name!r} is learned: a planning margin lowers the probability at which a step is "
-                f"unsafe, {float(self.cost.params['threshold']):g}, so it must be smaller, got {margin:g}"
+                f"constraint {self.name!r} is learned: the planning margin is subtracted from its probability "
+                f"threshold ({float(self.cost.params['threshold']):g}), so the margin must be smaller than the "
+                f"threshold, got {margin:g}"
             )
         return eqx.tree_at(lambda c: c.cost.params, self, {**self.cost.params, **moved})

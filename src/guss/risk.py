@@ -1,7 +1,7 @@
 """Cost of a plan, aggregated over steps, constraints and particles, and the comparison of plans.
 
-The order everywhere is lexicographic: fewer hard violations, then lower cost, then higher reward; in a tie the earlier
-plan stays. Cost and reward are never combined into one number.
+Plans are always compared lexicographically: fewer hard violations, then lower cost, then higher reward. In a tie, the
+earlier plan is kept. Cost and reward are never combined into one number.
 """
 
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ def plan_cost(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Hard violations and cost of a plan: c = Σ_i max(0, Σ_k C_i(s_{t+k}) − l_i), the maximum over particles.
 
-    "mean": the mean cost over particles; hard violations are always the maximum.
+    With `over_particles="mean"`, the cost is the mean over particles; hard violations are always the maximum.
     """
     steps = jnp.sum(costs, axis=1)  # [P, C]
     soft = jnp.asarray(task.soft, bool)[None, :]
@@ -58,7 +58,7 @@ def better(a: Scores, b: Scores) -> Bool[Array, "..."]:
 
 
 def covers(a: Scores, b: Scores) -> Bool[Array, "..."]:
-    """Whether a is at least as good as b: fewer hard violations, or equally many, no more cost and no less reward.
+    """Whether a is at least as good as b: fewer hard violations; or as many, with no more cost and no less reward.
 
     a dominates b if a covers b and b does not cover a; if both cover each other, they are equal.
     """
@@ -66,9 +66,9 @@ def covers(a: Scores, b: Scores) -> Bool[Array, "..."]:
 
 
 def best_index(scores: Scores, among: Bool[Array, "N"] | None = None) -> Int[Array, ""]:
-    """Index of the best plan (Alg. 4, lines 16–17); the first of equals. 0 if `among` has no true entry.
+    """Index of the best plan (Alg. 4, lines 16–17); in a tie, of the first one. 0 if `among` has no true entry.
 
-    `scores`: those of N plans. `among`: a mask [N] of plans to choose from; None: those with a finite prediction.
+    `scores`: the scores of N plans. `among`: a mask [N] of plans to choose from; None: plans with finite predictions.
     Returns an integer array of shape ().
 
     Example:

@@ -1,8 +1,8 @@
 """The Task: reward, constraints and behaviour descriptor of a system.
 
-A Task is a pytree. Its functions are static, their parameters are array leaves: changing a parameter between plans
-does not recompile, and equal Tasks share one compilation (if their functions are module-level, not lambdas that are
-recreated each time).
+A Task is a pytree. Its functions are static and their parameters are array leaves, so a parameter can change between
+plans without recompilation. Equal Tasks share compiled programs, if their functions are defined at module level; a
+lambda that is recreated for each Task causes a new compilation.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Surroundings:
     """Static objects around a robot that moves in the plane, and how its sensors measure them.
 
     The model learns the robot's own state (speeds, heading, forces); the future observations of static objects are
-    computed by geometry. `own`, `motion`, `places` and `sight` are described below; all functions take single
-    observations and are written in JAX.
+    computed by geometry. `own`, `motion`, `places` and `sight` are described below. The functions are written in JAX
+    and take single observations, not batches.
 
     Example:
         >>> around = guss.Surroundings(
@@ -61,16 +61,16 @@ END = "end of an episode"
 class Task(eqx.Module):
     """Reward, constraints and behaviour descriptor of a system, as pure functions of observations and actions.
 
-    `name`, `observations` and `actions` describe the system. `reward(obs, action, next_obs)` is a number, as is the
-    cost of each of the `constraints`; `descriptor(rollout)` is a vector of one number per dimension of the `grid`,
-    computed from a `Rollout` of H steps. A function that is None is learned with the model: reward and costs from the
-    values that the system reports, the descriptor as principal components of the last state. `step(obs, action, key)`
-    returns the true next observation and `reset(key)` an initial one; both are optional and only needed to plan with a
-    perfect model or to run compiled episodes. All functions may have parameters (`with_params`). `episode_length`: T,
-    steps of an episode. `fallback`, `policy_inputs`, `surroundings`, `learns_end` and `unknown_unsafe` are described
-    below.
+    `name`, `observations` and `actions` describe the system. `reward(obs, action, next_obs)` returns a number, as does
+    the cost function of each of the `constraints`. `descriptor(rollout)` returns a vector with one number per dimension
+    of the `grid`, computed from a `Rollout` of H steps. A function that is None is learned with the model: reward and
+    costs from the values that the system reports, the descriptor as principal components of the last state.
+    `step(obs, action, key)` returns the true next observation and `reset(key)` an initial one; both are optional and
+    only needed to plan with a perfect model or to run compiled episodes. All functions may have parameters
+    (`with_params`). `episode_length`: T, the maximum number of steps of an episode. `fallback`, `policy_inputs`,
+    `surroundings`, `learns_end`, `unknown_unsafe` and `measured` are described below.
 
-    Raises GussError if a function cannot be traced by JAX or returns the wrong shape, or arguments do not match.
+    Raises GussError if JAX cannot trace a function, a function returns the wrong shape, or arguments are inconsistent.
 
     Example:
         >>> task = guss.Task(
@@ -100,15 +100,17 @@ class Task(eqx.Module):
     fallback: Shaped[Array, "..."]
     """The action returned if no plan has a finite prediction; default: the action nearest to zero within the bounds."""
     policy_inputs: tuple[Float[Array, "D"], Float[Array, "D"]] | None
-    """Shift and scale of a policy's inputs; None: standardised by the fitted model, or by finite bounds to [−1, 1]."""
+    """Shift and scale of a policy's inputs. None: from the fitted model; if there is none, finite bounds map to ±1."""
     surroundings: Surroundings | None = eqx.field(static=True)
     """How sensors measure static objects, for the model "egocentric"."""
     learns_end: bool | None = eqx.field(static=True)
-    """Whether to learn when the system itself ends an episode early (`terminated`): a plan earns no reward after that.
-    None: it is learned, unless the Task itself simulates the system (`step` and `reset`, and no environment runs the
-    episodes), which never ends early."""
+    """Whether to learn when the system itself ends an episode (`terminated`). Plans earn no reward after a predicted
+    end. None: learned, unless the Task simulates the system (it defines `step` and `reset`, and no environment runs the
+    episodes); simulated episodes never end early."""
     unknown_unsafe: bool = eqx.field(static=True)
     """Whether a predicted state far from all training data violates every constraint."""
+    measured: tuple[Constraint, ...]
+    """Further costs that are only recorded, such as those of another definition of safety: plans do not use them."""
 
     def __init__(
         self,
@@ -127,8 +129,10 @@ class Task(eqx.Module):
         surroundings: Surroundings | None = None,
         learns_end: bool | None = None,
         unknown_unsafe: bool = False,
+        measured: Sequence[Constraint] = (),
     ) -> None:
         self.name = name
+        self.measured = tuple(measured)
         self.learns_end = learns_end
         self.unknown_unsafe = unknown_unsafe
         self.observations = observations
@@ -165,13 +169,18 @@ class Task(eqx.Module):
             )
         if self.descriptor is None and len(self.grid.cells) > self.observations.size:
             raise GussError(
-                f"task {self.name!r}: a learned behaviour has at most as many dimensions as the observation, "
-                f"{self.observations.size}, got a grid with {len(self.grid.cells)}"
+                f"task {self.name!r}: the grid of a learned behaviour descriptor must not have more dimensions than "
+                f"the observation ({self.observations.size}), got {len(self.grid.cells)}"
             )
-        names = [c.name for c in self.constraints]
-        if self.unknown_unsafe and not names:
+        names = [c.name for c in (*self.constraints, *self.measured)]
+        if self.unknown_unsafe and not self.constraints:
             raise GussError(
                 f"task {self.name!r}: unknown_unsafe=True needs at least one constraint, which unknown states violate"
+            )
+        if unknown := [c.name for c in self.measured if c.learned]:
+            raise GussError(
+                f"task {self.name!r}: a measured cost needs a function of (obs, action, next_obs), and {unknown[0]!r} "
+                f"has none"
             )
         if len(set(names)) != len(names):
             raise GussError(f"task {self.name!r}: constraint names must differ, got {names}")
@@ -194,7 +203,7 @@ class Task(eqx.Module):
                 (obs, action, obs),
                 (),
             )
-            for c in self.constraints
+            for c in (*self.constraints, *self.measured)
             if not c.learned
         ]
         if self.reward is not None:

@@ -77,10 +77,10 @@ class Transition(NamedTuple):
 class Trajectory(NamedTuple):
     """Steps of the real system: what collectors return, methods learn from and the store writes.
 
-    Leading axes are seeds × episodes × time, [S, E, T]; `jax.tree.map` takes one seed, episode or step of all fields.
+    Leading axes are seeds × episodes × time, [S, E, T]; `jax.tree.map` selects a seed, episode or step in all fields.
     `obs` […, D], `action` […, A], `reward` […], `cost` […, C] and `next_obs` […, D] are as in `Transition`. The masks
-    `terminated`, `truncated`, `stopped`, `valid` and `learnable` […] are true where they apply; after the end of an
-    episode all fields are padding. `aux` holds the values that the method's `act` returned with each action.
+    `terminated`, `truncated`, `stopped`, `valid` and `learnable` […] mark the steps to which they apply. After the end
+    of an episode, all fields are padding. `aux` holds the values that the method's `act` returned with each action.
 
     Example:
         >>> task = guss.make_task("safe-toy")
@@ -150,7 +150,7 @@ class Scores(NamedTuple):
     """Scores of plans. Lower `hard`, then lower `cost`, then higher `reward` is better; all three are finite.
 
     All fields are [N], one number for each plan. `cell` is the behaviour cell, `finite` is false if the prediction was
-    not finite, `outside` is true if the descriptor lay beyond the grid.
+    not finite, `outside` is true if the descriptor lay outside the grid.
 
     Example:
         >>> zero, no = jnp.zeros(2), jnp.zeros(2, bool)
@@ -164,7 +164,7 @@ class Scores(NamedTuple):
     reward: Float[Array, "*lead"]  # sum over the plan
     cell: Int[Array, "*lead"]  # behaviour cell
     finite: Bool[Array, "*lead"]  # False: the prediction was not finite, the plan must not be chosen
-    outside: Bool[Array, "*lead"]  # the descriptor lay beyond its bounds and was assigned to a border cell
+    outside: Bool[Array, "*lead"]  # the descriptor lay outside the grid and was assigned to a border cell
 
     @property
     def safe(self) -> Bool[Array, "*lead"]:
@@ -183,8 +183,8 @@ class Model(eqx.Module):
     Decorate the class with `guss.register_model("name")`; fields made with `guss.setting` become flags such as
     `--model.ridge`.
 
-    A state is the observation itself, unless the model overrides `encode` and `decode` to store more than one
-    observation contains. `create` and `fit` raise GussError if a class does not override them.
+    A state is the observation itself, unless the model overrides `encode` and `decode` to store more information than
+    one observation contains. `create` and `fit` raise GussError if a class does not override them.
 
     Example:
         >>> class Still(guss.Model):
@@ -195,7 +195,7 @@ class Model(eqx.Module):
     """
 
     Settings: ClassVar[Any] = None
-    """Dataclass of the model's settings (`guss.models.settings`); None: one with a field for each `setting`."""
+    """Dataclass of the model's settings (`guss.models.settings`); None: created with a field for each `setting`."""
 
     @classmethod
     def create(cls, task: Any, key: PRNGKeyArray, **settings: Any) -> Model:
@@ -204,7 +204,7 @@ class Model(eqx.Module):
 
     @classmethod
     def learns(cls) -> bool:
-        """Whether the class overrides `fit`; a model that does not is used as `create` returns it."""
+        """Whether the class overrides `fit`. If it does not, the model is used as `create` returns it."""
         return cls.fit is not Model.fit
 
     def fit(self, fresh: Any, data: Data, key: PRNGKeyArray, settings: Any, pace: Pace) -> tuple[Model, FitReport]:
@@ -258,7 +258,7 @@ class Model(eqx.Module):
         return self, None
 
     def policy_inputs(self) -> tuple[Float[Array, "D"], Float[Array, "D"]] | None:
-        """Shift and scale that standardise observations; None if the model was not fitted to any."""
+        """Shift and scale that standardise observations; None if the model was fitted to no observations."""
         return None
 
     def mean_model(self) -> Model:
@@ -296,12 +296,12 @@ def settings_of(cls: type[Any]) -> dict[str, dataclasses.Field[Any]]:
 
 
 class Planner(eqx.Module):
-    """Chooses actions. Subclass it, add settings and write the methods for one state; the engine does the rest.
+    """Chooses actions. Subclass it, add settings and write the methods for one state; the engine runs the search.
 
     The engine compiles a whole plan: `init`, then per generation `ask` → roll out with `act` → `tell`, then `best`.
-    A generation is a pytree of candidates with a leading axis N. Planners that carry results over to the next
-    plan store them in a `memory`. `interface`: the Task's observations and actions. `horizon`: H. `budget`: M; a
-    `schedule` that does not sum to it raises GussError. `examples/own_planner.py` is a complete planner.
+    A generation is a pytree of candidates with a leading axis N. Planners that reuse results in the next
+    plan store them in a `memory`. `interface`: the Task's observations and actions. `horizon`: H. `budget`: M. Raises
+    GussError if the sizes in `schedule` do not sum to the budget. `examples/own_planner.py` is a complete planner.
 
     Example:
         >>> planner = guss.make_planner("guss", guss.make_task("safe-toy"), horizon=5, budget=100)
@@ -342,7 +342,7 @@ class Planner(eqx.Module):
         """The search state before the first generation."""
 
     def draws(self, key: PRNGKeyArray, num: int) -> PyTree:
-        """Random input of `ask`: the key itself, or random numbers drawn from it.
+        """The random input of `ask`: the key itself, or random numbers drawn from it.
 
         The numbers cannot depend on the state, so the engine draws those of many generations at once, which is much
         faster than drawing in each generation.

@@ -32,4 +32,4 @@ def user_code_allowed() -> bool:
 def check_user_code(what: str) -> None:
     """Raise GussError if user code must not be imported here; `what` names it."""
     if not user_code_allowed():
-        raise GussError(f"{what} is not part of guss, and {_reader.get()} imports no other code")
+        raise GussError(f"{what} is user code, and {_reader.get()} does not import user code")

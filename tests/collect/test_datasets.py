@@ -141,7 +141,7 @@ BAD = {
     "obs_0,obs_2,action\n1,2,3\n": "must be numbered from 0 without gaps, got obs_0, obs_2",
     "obs,action,obs\n1,2,3\n": "column names must be unique",
     "obs,action\n": "is empty",
-    "obs,action\n1,2\n": "has no next_obs, and no episode of two or more rows",
+    "obs,action\n1,2\n": "has no column next_obs, and guss cannot derive it, because every episode has only one row",
     "": r"is empty: it has no columns",
 }
 
@@ -255,9 +255,9 @@ def test_costs_go_to_the_constraints_of_their_names(tmp_path, ending):
         (("hot", "damp"), "the trace names the costs hot, damp, task 'plant' has hot, wet; they must be the same"),
         (("hot", "wet", "dry"), "the trace names the costs hot, wet, dry, task 'plant' has hot, wet; they must be"),
         (("Hot", "wet"), "the trace names the costs Hot, wet, task 'plant' has hot, wet; they must be the same"),
-        (("", "wet"), "has the columns cost, cost_wet, of more than one kind; .*--columns cost=NAME,NAME"),
-        (("0", "wet"), "has the columns cost_0, cost_wet, of more than one kind; keep cost, or cost_0, "),
-        (("", "0"), "has the columns cost, cost_0, of more than one kind"),
+        (("", "wet"), r"names the columns of cost in more than one way \(cost, cost_wet\); .*--columns cost=NAME,NAME"),
+        (("0", "wet"), r"in more than one way \(cost_0, cost_wet\); keep only cost, only cost_0, "),
+        (("", "0"), r"in more than one way \(cost, cost_0\)"),
         (("0", "2"), "must be numbered from 0 without gaps"),
         (("0", "00"), "must be numbered from 0 without gaps"),
     ],
@@ -271,7 +271,9 @@ def test_costs_whose_names_do_not_say_which_they_are_are_refused(tmp_path, endin
 
 def test_a_part_is_of_one_kind_of_columns(tmp_path):
     (tmp_path / "log.csv").write_text("obs,obs_0,action\n1,2,3\n4,5,6\n")
-    with pytest.raises(GussError, match="has the columns obs, obs_0, of more than one kind; keep obs, or obs_0, "):
+    with pytest.raises(
+        GussError, match=r"names the columns of obs in more than one way \(obs, obs_0\); keep only obs, only obs_0, "
+    ):
         read_trace(tmp_path / "log.csv")
     assert read_rows(tmp_path / "log.csv", {"obs": ["obs_0"]}).obs.tolist() == [[2.0]]
     with pytest.raises(GussError, match="obs must be distinct columns, got obs, obs"):

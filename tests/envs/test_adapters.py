@@ -143,7 +143,7 @@ def test_what_is_no_environment_is_told():
         Adapted(3)
     env = Adapted(Room())
     env.env.reset = lambda seed=None: np.zeros(2)
-    with pytest.raises(GussError, match=r"reset of Room must return \(observation, info\).*got ndarray"):
+    with pytest.raises(GussError, match=r"reset of Room must return a pair \(observation, info\).*got ndarray"):
         env.reset(0)
 
 

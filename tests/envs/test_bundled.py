@@ -56,7 +56,7 @@ def test_the_toy_counts_from_zero_and_its_task_as_before():
         env.reset(0)
         np.testing.assert_array_equal(env.step(np.asarray(action, np.int32))[0] - start, action)
     for action in ([-2, 0], [2, 0]):
-        with pytest.raises(GussError, match="two numbers out of 0, 1, 2"):
+        with pytest.raises(GussError, match="two integers, each 0, 1 or 2"):
             env.step(np.asarray(action, np.int32))
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import guss
 from guss.envs import car_world as world
-from guss.envs.car import car_reward, hazards_of_lidar, lidar_of_hazards
+from guss.envs.car import car_reward, car_task, hazards_of_lidar, lidar_of_hazards
 from guss.envs.car_env import SafeCarGoalEnv, SafeCarGoalVectorEnv
 from guss.envs.car_world import GOAL, LIDAR, Physics
 from guss.errors import GussError
@@ -241,6 +241,30 @@ def test_costs_are_where_hazards_are():
         env.reset(seed=0, options={"car": (0, 0), "heading": 0.3, "goal": (0, 1.2), "hazards": hazards})
         info = env.step(np.zeros(2, np.float32))[4]
         assert (info["cost"], info["costs"]["lidar"], info["cost_native"]) == (cost, cost, native)
+
+
+@pytest.mark.parametrize("lidar", ["exponential", "linear"])
+def test_safety_gyms_own_cost_is_measured_but_not_planned_with(lidar):
+    """The readings of a tilted car differ by millimetres."""
+    task, env = car_task(lidar=lidar), SafeCarGoalEnv(lidar=lidar)
+    (measured,) = task.measured
+    assert [c.name for c in task.constraints] == ["lidar"]
+    random = np.random.default_rng(0)
+    found = []
+    for distance in np.linspace(0.05, 0.4, 30):
+        hazards = [(distance, 0.0), *((-1.3, y) for y in np.linspace(-1.2, 1.2, 7))]
+        obs, _ = env.reset(seed=0, options={"car": (0, 0), "heading": 0.3, "goal": (0, 1.2), "hazards": hazards})
+        for _ in range(20):
+            action = random.uniform(-1, 1, 2).astype(np.float32)
+            next_obs, _, _, _, info = env.step(action)
+            nearest = np.sqrt(((env.cars.hazards[0] - env.cars.qpos[0, :2]) ** 2).sum(axis=-1).min())
+            if abs(nearest - 0.2) > 0.005:
+                step = map(jnp.asarray, (obs, action, next_obs))
+                found.append((bool(measured.cost(*step)), bool(info["cost_native"])))
+            obs = next_obs
+    assert len(found) > 500
+    assert any(native for _, native in found)
+    assert all(mine == native for mine, native in found)
 
 
 def test_many_cars_do_what_single_ones_do():

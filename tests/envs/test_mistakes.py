@@ -82,7 +82,7 @@ MISTAKES = {
     "lambda: env(values=lambda good: (good[0], np.ones(3), *good[2:]))": "reward of Base must be one number",
     "lambda: env(values=lambda good: (*good[:2], np.ones(3), *good[3:]))": "`terminated` of Base must be True or Fa",
     "lambda: env(values=lambda good: ('x', *good[1:]))": "returned an observation that is not in its space",
-    "lambda: env(first=np.zeros(2))": "must return .observation, info., info a dict, got ndarray",
+    "lambda: env(first=np.zeros(2))": "must return a pair .observation, info., where info is a dict, got ndarray",
     "lambda: env(first=(np.zeros(2), None))": "got a pair with NoneType as info",
 }
 

@@ -139,7 +139,7 @@ def test_a_missing_layout_is_told(tmp_path):
 def test_bad_actions_are_told(action):
     env = SafeToyEnv()
     env.reset()
-    with pytest.raises(GussError, match="two numbers out of 0, 1, 2"):
+    with pytest.raises(GussError, match="two integers, each 0, 1 or 2"):
         env.step(np.asarray(action))
 
 

@@ -312,7 +312,7 @@ class Odd(Six):
 
 def test_other_numbers_of_values_are_told():
     env = FiveValues(Odd())
-    with pytest.raises(GussError, match=r"reset of Odd must return \(observation, info\), .*got ndarray"):
+    with pytest.raises(GussError, match=r"reset of Odd must return a pair \(observation, info\), .*got ndarray"):
         env.reset()
     with pytest.raises(GussError, match=r"step of Odd must return .*got 4 values; Gym before"):
         env.step([0.0])

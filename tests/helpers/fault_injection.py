@@ -1,7 +1,7 @@
 """Faults for sweeps: workers that are killed or stopped, full disks, damaged files, environments that crash.
 
-`inject` executes a study with two workers at least, and injects faults until it is finished. `check_records` compares its
-records with those of a study that was not disturbed.
+`inject` executes a study with two workers at least, and injects faults until it is finished. `check_records` compares
+its records with those of a study that was not disturbed.
 """
 
 import contextlib

@@ -99,7 +99,10 @@ def test_the_same_key_gives_the_same_and_seeds_differ(name):
 
 @pytest.mark.parametrize("name", [n for n in METHODS.names() if METHODS[n].item.continuous_only])
 def test_what_is_for_continuous_actions_says_so(name):
-    with pytest.raises(GussError, match=rf"{name} is for continuous actions, .* discrete; ppo-lagrangian and cpo take"):
+    with pytest.raises(
+        GussError,
+        match=rf"{name} supports only continuous actions, .* discrete actions; ppo-lagrangian and cpo support",
+    ):
         small(name, make_task(ACTIONS["discrete"]))
 
 

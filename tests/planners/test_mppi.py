@@ -98,7 +98,10 @@ def test_the_safe_one_avoids_a_cost_that_the_other_runs_into():
         ({"temperature": 0.0}, "temperature must be more than 0, got 0.0"),
         ({"mixing": 0.0}, "mixing must be more than 0 and at most 1, got"),
         ({"iterations": 0}, "iterations must be at least 1, got 0"),
-        ({"budget": 2, "iterations": 3}, "a budget of 2 plans is less than one for each of 3 iterations"),
+        (
+            {"budget": 2, "iterations": 3},
+            "a budget of 2 plans is too small for 3 iterations, which need at least one plan each",
+        ),
     ],
 )
 def test_settings_that_make_no_sense_are_told(options, words):

@@ -158,9 +158,9 @@ def test_where_user_code_is_forbidden_nothing_is_found(env, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     Path("evil.py").write_text(MARKER.format(marker="marker") + "make_env = None\n")
     with no_user_code("a test"):
-        with pytest.raises(GussError, match="is not part of guss, and a test imports no other code"):
+        with pytest.raises(GussError, match="is user code, and a test does not import user code"):
             find_env(env)
-        with pytest.raises(GussError, match="is not part of guss"):
+        with pytest.raises(GussError, match="is user code"):
             load_module("evil")
         assert "short-pendulum" not in ENVS.names()
         assert find_env("safe-pendulum").gym_id == "guss/SafePendulum-v0"

@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -75,20 +76,67 @@ def test_the_claim_of_a_process_that_ended_on_this_machine_is_free_at_once(tmp_p
         assert files_of(tmp_path) == ["claim-000002"]
 
 
+def test_partial_files_are_removed_by_the_owner_only(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    partial = tmp_path / "checkpoints" / "ep.ckpt.123.partial"
+    partial.write_text("half")
+    with claimed(tmp_path) as claim:
+        taken_over(claim)
+        with pytest.raises(ClaimLostError):
+            remove_partial(tmp_path, claim)
+        assert partial.exists()
+    (tmp_path / "claim-000002").unlink()
+    with claimed(tmp_path) as claim:
+        remove_partial(tmp_path, claim)
+    assert not partial.exists()
+
+
 def test_a_sign_of_life_keeps_a_claim_and_none_loses_it(tmp_path, clock):
     path, observer = write_claim(tmp_path), Observer()
     assert BEATS > 6, "a few lost signs of life are no reason to take over"
     for beat in range(5):
         write_claim(tmp_path, beat=f"{beat:012d}")
-        assert not observer.lost(owner_of(tmp_path))
-        clock.now += EXPIRY - 1.0
-        assert not observer.lost(owner_of(tmp_path))
-    clock.now += 1.0
+        for _ in range(3):
+            assert not observer.lost(owner_of(tmp_path))
+            clock.now += EXPIRY / 3
     assert observer.lost(owner_of(tmp_path))
     assert not Observer().lost(owner_of(tmp_path)), "each observer waits on its own"
     with claimed(tmp_path, observer) as claim:
         assert not path.exists()
         claim.check()
+
+
+def test_time_in_which_the_observer_did_not_look_does_not_count(tmp_path, clock):
+    """A file server that stalled, or a machine that slept, stops signs of life and observers alike."""
+    write_claim(tmp_path)
+    observer = Observer()
+    assert not observer.lost(owner_of(tmp_path))
+    clock.now += 100 * EXPIRY
+    assert not observer.lost(owner_of(tmp_path))
+
+
+def test_no_live_claim_is_removed_with_a_lost_one(tmp_path):
+    """A worker was killed while it claimed a run that another one owns."""
+    with claimed(tmp_path) as claim:
+        write_claim(tmp_path, 6, boot=claims.boot_id())
+        with pytest.raises(InUseError), claimed(tmp_path):
+            pass
+        claim.check()
+
+
+def test_a_claim_is_released_if_lost_ones_cannot_be_removed(tmp_path, monkeypatch):
+    path = write_claim(tmp_path, boot=claims.boot_id())
+    unlink = Path.unlink
+
+    def fail(self, missing_ok=False):
+        if self == path:
+            raise OSError(5, "Input/output error")
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    with pytest.raises(GussError, match="Input/output error"), claimed(tmp_path):
+        pass
+    assert files_of(tmp_path) == [path.name]
 
 
 def test_the_wall_clock_does_not_matter(tmp_path, clock, monkeypatch):
@@ -114,7 +162,10 @@ def test_an_unreadable_claim_expires_like_any_other(tmp_path, clock, content):
     observer = Observer()
     with pytest.raises(InUseError, match=r"process \? on \?"), claimed(tmp_path, observer):
         pass
-    clock.now += EXPIRY
+    for _ in range(3):
+        clock.now += EXPIRY / 3
+        lost = observer.lost(owner_of(tmp_path))
+    assert lost
     with claimed(tmp_path, observer):
         assert files_of(tmp_path) == ["claim-000008"]
 
@@ -149,7 +200,8 @@ def test_an_owner_that_is_stopped_between_check_and_write_has_no_effect(tmp_path
         def checked_then_stopped():
             check()
             taken_over(claim)
-            remove_partial(tmp_path)
+            for path in tmp_path.glob("*.partial"):
+                path.unlink()
             write_atomically(records, records.read_bytes())
 
         monkeypatch.setattr(claim, "check", checked_then_stopped)

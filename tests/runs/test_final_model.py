@@ -19,9 +19,9 @@ from guss.errors import GussError, GussWarning
 from guss.runs.checkpoints import FINAL, final_models, newest_checkpoint
 from guss.runs.evaluation import evaluate_run
 from guss.runs.fit import fit_log, log_of_run
-from guss.runs.run import _finish
+from guss.runs.run import reopened_run, train
 from guss.runs.store import read_lines
-from guss.runs.trainer import Trainer, ignore
+from guss.runs.trainer import Trainer
 from guss.types import ContinuousActions
 
 EPISODES = 3
@@ -122,12 +122,13 @@ def test_what_learns_no_model_has_no_final_one(tmp_path):
 def test_a_final_fit_that_diverges_keeps_the_last_good_model(tmp_path, whole):
     home = shutil.copytree(whole, tmp_path / "run")
     (home / FINAL).unlink()
-    trainer = Trainer(config(episodes=EPISODES))
-    trainer.restore(newest_checkpoint(home))
-    data = trainer.state.data
-    trainer.state = trainer.state._replace(data=data._replace(next_obs=data.next_obs.at[1].multiply(np.nan)))
-    with pytest.warns(GussWarning, match=r"diverged \(seeds \[4\]\): `guss eval` and Agent\.from_run use the models"):
-        _finish(home, trainer, ignore)
+    with reopened_run(home) as opened:
+        data = opened.trainer.state.data
+        broken = data._replace(next_obs=data.next_obs.at[1].multiply(np.nan))
+        opened.trainer.state = opened.trainer.state._replace(data=broken)
+        match = r"diverged \(seeds \[4\]\): `guss eval` and Agent\.from_run use the models"
+        with pytest.warns(GussWarning, match=match):
+            train(opened)
     last = newest_checkpoint(home)
     assert_equal(arrays_of(home), {name: last.arrays[name] for name in arrays_of(home)})
     for use in (lambda: evaluate_run(home, 1), lambda: Agent.from_run(home).act(OBS)):
@@ -230,5 +231,5 @@ def test_an_agent_is_loaded_for_any_system_with_the_same_spaces_and_constraints(
     system = short_pendulum(name="rig", actions=ContinuousActions((low,), (2.0,)), episode_length=1000)
     expected = agent.act(OBS)
     np.testing.assert_allclose(Agent.load(path, system).act(OBS), expected, atol=1e-3)
-    with pytest.raises(GussError, match="learned with other spaces or constraints than this system's: actions con"):
+    with pytest.raises(GussError, match="learned on a system with other spaces or constraints: stored actions con"):
         Agent.load(path, short_pendulum(actions=ContinuousActions((-2.0,), (2.1,))))

@@ -153,7 +153,7 @@ def test_a_run_starts_from_logged_data_and_keeps_them(stored, tmp_path):
 def test_what_cannot_be_is_told(stored, tmp_path):
     with pytest.raises(GussError, match="or logged data; got initial_episodes 0"):
         config(initial_episodes=0)
-    with pytest.raises(GussError, match="learns nothing, so data are of no use"):
+    with pytest.raises(GussError, match="learns nothing, so logged data have no effect"):
         config(method="random", data="0", data_rows=1)
     with pytest.raises(GussError, match="they differ"):
         run_one(config(data="0", data_rows=1), tmp_path, ORIGIN)

@@ -100,7 +100,7 @@ def test_what_is_not_finite_is_told_with_episode_and_dimension(tmp_path, env, wo
 
 def test_a_model_that_diverges_is_told_and_what_was_finished_is_kept(tmp_path):
     settings = FitSettings(epochs=50, learning_rate=1e20, loss="nll")
-    with pytest.raises(GussError, match=r"the model diverged while fitting for episode 1 \(seeds \[3, 4\]"):
+    with pytest.raises(GussError, match=r"the fit before episode 1 diverged \(seeds \[3, 4\]"):
         run_one(config(fit=settings), tmp_path, ORIGIN)
     (home,) = tmp_path.iterdir()
     assert len(read_lines(home / "episodes.jsonl")) == 2

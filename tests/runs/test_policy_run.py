@@ -125,7 +125,10 @@ def test_its_last_kept_episode_is_replayed_without_plans(whole):
             {"method_settings": {"clipp": 0.1}},
             "unknown setting of method 'ppo-lagrangian': 'clipp'. Did you mean 'clip'?",
         ),
-        ({"method": "safe-mbpo", "env": "safe-acrobot", "method_settings": {}}, "safe-mbpo is for continuous actions"),
+        (
+            {"method": "safe-mbpo", "env": "safe-acrobot", "method_settings": {}},
+            "safe-mbpo supports only continuous actions",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_told(tmp_path, changes, message):

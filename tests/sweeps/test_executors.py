@@ -1,4 +1,4 @@
-"""Executors start the same worker: processes, tasks of a real Ray cluster, and jobs of submitit give the same records."""
+"""Executors start the same worker: processes, tasks of a Ray cluster and jobs of submitit give the same records."""
 
 import json
 import os
@@ -8,10 +8,9 @@ import sys
 import time
 
 import pytest
-from helpers.fault_injection import ENVIRONMENTS, tables
+from helpers.fault_injection import tables
 
 from guss.sweeps.executors import ONE_THREAD, worker_command
-from guss.sweeps.study import make_study
 
 STUDY = """
     env = "safe-pendulum"
@@ -70,10 +69,10 @@ def test_two_processes_execute_a_study(local):
     assert "3 finished" in status.stdout
 
 
-@pytest.fixture
-def cluster(tmp_path):
+@pytest.fixture(scope="module")
+def cluster():
     """A Ray cluster of two nodes with a CPU each, in processes of their own."""
-    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray")
     code = """
         import sys, time
         from ray.cluster_utils import Cluster
@@ -95,7 +94,6 @@ def cluster(tmp_path):
         text=True,
         env=environment,
     )
-    assert ray.__version__
     address = ""
     while ":" not in address:
         address = process.stdout.readline().strip()
@@ -163,26 +161,63 @@ def test_a_script_for_slurm_joins_the_study(tmp_path):
     assert all('"slurm-7-2"' in path.read_text() for path in names)
 
 
-def test_an_interrupted_sweep_ends_its_workers_and_says_how_to_resume(tmp_path):
+def workers_of(out):
+    """Processes that work on a sweep."""
+    found = subprocess.run(["pgrep", "-f", f"sweep --join {out}"], capture_output=True, text=True, check=False)
+    return found.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["interrupt twice", "kill", *(pytest.param(how, marks=pytest.mark.long) for how in ("interrupt", "terminate"))],
+)
+def test_a_sweep_that_is_ended_leaves_no_worker(tmp_path, how):
     command = [sys.executable, "-m", "guss", "sweep", str(write_study(tmp_path, 3000)), "--workers", "2"]
     run = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     out = tmp_path / "runs" / "study"
     while sum(content.count(b"\n") for content in records(out).values()) < 4:
         assert run.poll() is None, run.stderr.read()
         time.sleep(0.05)
-    run.send_signal(signal.SIGINT)
+    assert len(workers_of(out)) == 2
+    run.send_signal({"terminate": signal.SIGTERM, "kill": signal.SIGKILL}.get(how, signal.SIGINT))
+    if how == "interrupt twice":
+        time.sleep(0.2)
+        run.send_signal(signal.SIGINT)
     _, told = run.communicate(timeout=60)
-    assert run.returncode == 130
-    assert "interrupted; finished episodes are kept; the same command resumes from here" in told
+    if how != "kill":
+        assert run.returncode == 130
+        assert "interrupted; finished episodes are kept; the same command resumes from here" in told
+    until = time.monotonic() + 30
+    while workers_of(out):
+        assert time.monotonic() < until, "a worker ends after its episode"
+        time.sleep(0.1)
     assert not list(out.glob("*/claim-*")), "the workers released their claims"
+
+
+def test_the_time_limit_of_a_job_interrupts_its_worker(tmp_path):
+    """submitit announces it by SIGUSR2."""
+    words = (write_study(tmp_path, 3000), "--executor", "slurm", "--script", "--workers", 1)
+    sweep(tmp_path, *words)
+    out = tmp_path / "runs" / "study"
+    process = subprocess.Popen(worker_command(out, "w"), stderr=subprocess.PIPE, text=True)
+    while not any(content.count(b"\n") > 2 for content in records(out).values()):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGUSR2)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    lines = [line for path in out.glob("sweep/attempts/*") for line in path.read_text().splitlines()]
+    events = [json.loads(line)["event"] for line in lines]
+    assert events[-1] == "stop"
+    assert "fail" not in events
 
 
 def test_a_worker_whose_environment_crashes_is_started_again(tmp_path):
     """The environment ends its process once; the run is finished by the worker that follows."""
-    study = tables(tmp_path, 4)
-    assert "os._exit(7)" in ENVIRONMENTS
+    tables(tmp_path, 4)
     (tmp_path / "study.toml").write_text(
-        f'env = "{tmp_path}/faulty.py:make_env"\nmethod = "random"\nseeds = [[1], [2]]\nepisodes = 4\n[sweep]\nplugin = ["{tmp_path}/faulty.py"]\n'
+        f'env = "{tmp_path}/faulty.py:make_env"\nmethod = "random"\nseeds = [[1], [2]]\nepisodes = 4\n[sweep]\n'
+        f'plugin = ["{tmp_path}/faulty.py"]\n'
     )
     (tmp_path / "markers").mkdir()
     (tmp_path / "markers" / "crash").touch()
@@ -192,7 +227,6 @@ def test_a_worker_whose_environment_crashes_is_started_again(tmp_path):
     assert process.returncode == 0, process.stderr
     assert [row["state"] for row in json.loads(process.stdout)] == ["finished"] * 2
     assert not (tmp_path / "markers" / "crash").exists()
-    assert study["sweep"]["plugin"]
 
 
 @pytest.mark.parametrize(
@@ -228,4 +262,3 @@ def test_a_worker_command_names_the_folder_absolutely(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command = worker_command(tmp_path.relative_to(tmp_path), "w")
     assert command[-3:] == [str(tmp_path), "--worker", "w"]
-    assert make_study({"env": "safe-pendulum", "method": "random"}).runs

@@ -96,14 +96,21 @@ def test_settings_without_effect_are_left_out_and_equal_runs_executed_once():
     ]
 
 
-def test_presets_can_be_named_swept_and_read_from_files(tmp_path):
+def test_presets_can_be_named_swept_and_read_from_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text('extends = "safe-pendulum"\nhorizon = 6')
-    names = ["safe-pendulum-paper", str(tmp_path / "mine.toml")]
-    study = make_study(SMALL | {"preset": names})
-    assert [run.config.horizon for run in study.runs] == [make_config(preset=names[0]).horizon, 6]
-    (tmp_path / "mine.toml").unlink()
-    again = make_study(study.tables)
-    assert [run.config for run in again.runs] == [run.config for run in study.runs], "workers need no file"
+    runs = make_study(SMALL | {"preset": ["safe-pendulum-paper", "mine.toml"]}).runs
+    assert [run.config.horizon for run in runs] == [make_config(preset="safe-pendulum-paper").horizon, 6]
+    assert runs[1].name == "safe-pendulum rs preset=mine.toml"
+
+
+def test_the_model_is_kept_if_a_table_changes_one_of_its_settings():
+    (run,) = make_study(SMALL | {"model": "oracle", "envs": {"safe-pendulum": {"model": {"ensemble": 3}}}}).runs
+    assert run.config.model == "oracle"
+    tables = {"model": ["oracle", "dmdn"], "methods": {"rs": {"model": {"ensemble": 3}}}}
+    assert [run.config.model for run in make_study(SMALL | tables).runs] == ["oracle", "dmdn"]
+    zipped = {"model": "dmdn", "zip": [{"model": {"ensemble": [1, 2]}}]}
+    assert [run.config.model_settings.ensemble for run in make_study(SMALL | zipped).runs] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +129,9 @@ def test_presets_can_be_named_swept_and_read_from_files(tmp_path):
         ({"methods": {"rs": {"nn": 3}}}, "the run safe-pendulum rs: .*'nn'"),
         ({"methods": 3}, "methods of the study must be a table, got 3"),
         ({"envs": {"safe-acrobot": {}}}, "name in the table `envs`.* 'safe-acrobot'"),
+        ({"envs": {"safe-pendulum": {"methods": {"guss": {}}}}}, "name in the table `methods`.* 'guss'"),
+        ({"envs": {"safe-pendulum": {"method": "cem"}}}, "entry of the table envs.safe-pendulum: 'method'"),
+        ({"preset": 3}, "preset must be text"),
         ({"seeds": "two"}, "seeds must be an integer, got 'two'"),
         ({"seeds": [1, 2], "seed": 3}, "leave out `seed`"),
         ({"sweep": {"atempts": 3}}, "Did you mean 'attempts'"),

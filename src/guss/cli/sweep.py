@@ -60,7 +60,8 @@ class SweepCommand:
     resources: Pairs = ()
     """Resources of a Ray worker, such as num_cpus=2 memory=4e9."""
     slurm: Pairs = ()
-    """Options of submitit, such as slurm_partition=cpu timeout_min=600; cluster=local starts the jobs here."""
+    """Options of submitit, such as slurm_partition=cpu timeout_min=600; with --script: of sbatch, such as
+    partition=cpu time=10:00:00. cluster=local starts the jobs of submitit on this machine."""
     script: bool = False
     """With --executor slurm: store the study and print a job-array script for sbatch, and submit nothing."""
     report: bool = True
@@ -86,15 +87,10 @@ class SweepCommand:
     def _show(self, out: Path) -> None:
         """Show a sweep that other processes execute."""
         from guss.cli.sweep_display import SweepDisplay, print_status
-        from guss.plugins import load_plugins
         from guss.progress import make_console
-        from guss.sweeps.folder import about_sweep, open_sweep, started_folder
-        from guss.sweeps.study import sweep_settings
+        from guss.sweeps.folder import open_sweep
 
-        about, console, out = about_sweep(out), make_console(), out.absolute()
-        with started_folder(about):
-            load_plugins(sweep_settings(about["study"]).plugin)
-            folder = open_sweep(out)
+        folder, console = open_sweep(out.absolute()), make_console()
         found = folder.statuses()
         if console.is_terminal and not self.json and not all(each.over for each in found):
             with SweepDisplay(console, folder, sum(each.state == "running" for each in found)):
@@ -182,7 +178,7 @@ def execute(
 def raise_troubles(troubles: list[str]) -> None:
     """Raise one error for all runs that failed."""
     if troubles:
-        error = GussError(f"{len(troubles)} jobs failed; repeat the command to retry them:")
+        error = GussError(f"{len(troubles)} jobs failed; repeat the command to try them again:")
         for trouble in troubles:
             error.add_note(trouble)
         raise error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -17,7 +19,7 @@ from rich.text import Text
 
 from guss.reports.escapes import one_line
 from guss.sweeps.folder import RunStatus, SweepFolder, counts
-from guss.sweeps.forecast import COMPILE, Pace, expected_seconds, seconds_until_done
+from guss.sweeps.forecast import COMPILE, Pace, seconds_until_done
 from guss.sweeps.study import Study
 
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -38,7 +40,7 @@ class SweepDisplay:
     def __init__(self, console: Console, folder: SweepFolder, workers: int) -> None:
         self._console, self._folder, self._workers = console, folder, workers
         self._started = self._said = time.monotonic()
-        self._expected = {run.home(folder.out).name: expected_seconds(run.config) for run in folder.study.runs}
+        self._expected = {run.home(folder.out).name: np.asarray(run.expected) for run in folder.study.runs}
         self._pace, self._over = Pace(), set[str]()
         self._first = True
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
@@ -54,9 +56,11 @@ class SweepDisplay:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        self.look()
-        if self._live is not None:
-            self._live.stop()
+        try:
+            self.look()
+        finally:
+            if self._live is not None:
+                self._live.stop()
 
     def line(self, text: str, style: str = "") -> None:
         """Print a line that stays."""
@@ -65,7 +69,8 @@ class SweepDisplay:
 
     def _watch(self) -> None:
         while not self._stop.is_set():
-            self.look()
+            with contextlib.suppress(OSError):  # the folder cannot be reached at the moment
+                self.look()
             self._stop.wait(SECONDS_BETWEEN_LOOKS)
 
     def look(self) -> None:
@@ -143,9 +148,11 @@ def status_table(found: Sequence[RunStatus], width: int) -> Table:
 def error_of(each: RunStatus) -> str:
     """Why a run failed, and where to read more."""
     attempts = each.attempts
-    if attempts.error is not None:
-        return f"failed {attempts.failures} times: {attempts.error}"
-    return f"{attempts.lost} workers ended while they executed it (the last was {attempts.worker}): see sweep/logs"
+    lost = attempts.lost + attempts.open
+    if lost > attempts.failures:
+        return f"{lost} workers ended while they executed it; the last was {attempts.worker}: see sweep/logs"
+    times = "once" if attempts.failures == 1 else f"{attempts.failures} times"
+    return f"failed {times}: {attempts.error}" if attempts.failures else str(attempts.error or each.state)
 
 
 def progress_text(each: RunStatus) -> str:
@@ -179,7 +186,7 @@ def print_status(console: Console, found: Sequence[RunStatus]) -> None:
 
 def print_forecast(console: Console, study: Study, workers: int) -> None:
     """The runs of a study, with the time that they are expected to take."""
-    seconds = [float(expected_seconds(run.config).sum()) + COMPILE for run in study.runs]
+    seconds = [sum(run.expected) + COMPILE for run in study.runs]
     table = Table("run", "seeds × episodes", "expected time")
     for run, each in zip(study.runs, seconds, strict=True):
         size = f"{len(run.config.seeds)} × {run.config.episodes}"
@@ -195,6 +202,5 @@ def print_forecast(console: Console, study: Study, workers: int) -> None:
 
 
 def failures_of(found: Sequence[RunStatus]) -> list[str]:
-    """A sentence for each run that was given up, and for each file that could not be made."""
-    sentences = [f"{each.planned.name}: {error_of(each)}" for each in found if each.state == "given up"]
-    return sentences + [f"{each.planned.name}: {note}" for each in found for note in each.attempts.notes]
+    """A sentence for each run that is not finished."""
+    return [f"{each.planned.name}: {error_of(each)}" for each in found if each.state != "finished"]

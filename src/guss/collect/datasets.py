@@ -215,9 +215,9 @@ def _find(path: Path, part: str, names: list[str]) -> list[str]:
     named = [name for name in names if part == "cost" and name.startswith("cost_") and name not in numbered]
     if sum(map(bool, (single, numbered, named))) > 1:
         raise GussError(
-            f"{path} has the columns {', '.join([*single, *numbered, *named])}, of more than one kind; keep {part}, or "
-            f"{part}_0, {part}_1, …{', or cost_<constraint>' * (part == 'cost')}, or select columns: "
-            f"--columns {part}=NAME,NAME"
+            f"{path} names the columns of {part} in more than one way ({', '.join([*single, *numbered, *named])}); "
+            f"keep only {part}, only {part}_0, {part}_1, …{', only cost_<constraint>' * (part == 'cost')}, or select "
+            f"columns: --columns {part}=NAME,NAME"
         )
     numbered.sort(key=lambda name: int(name.rpartition("_")[2]))
     if [int(name.rpartition("_")[2]) for name in numbered] != list(range(len(numbered))):
@@ -275,7 +275,10 @@ def _trace(path: Path, held: dict[str, np.ndarray], cost_names: tuple[str, ...] 
         after = rows + 1
         next_obs = obs[after]
         if len(rows) == 0:
-            raise GussError(f"the trace {path} has no next_obs, and no episode of two or more rows to derive it from")
+            raise GussError(
+                f"the trace {path} has no column next_obs, and guss cannot derive it, because every episode has only "
+                f"one row"
+            )
         if cost is not None and (lost := int((cost[end] > 0).any(axis=1).sum())):
             warn(
                 f"{path}: {lost} unsafe rows are left out: they are the last of their episodes, so without next_obs "

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+from guss.constraint import Constraint
 from guss.progress import EpisodeSummary
 from guss.task import Task
 from guss.types import Trajectory
@@ -27,7 +29,7 @@ class EpisodeMetrics(NamedTuple):
     """Steps with any soft constraint violated."""
     unsafe_pct: float
     unsafe_pct_by_cost: dict[str, float]
-    """Share of steps that violate each constraint."""
+    """Share of steps that violate each constraint, and those of the Task's measured costs."""
     costs: dict[str, float]
     """Sum of each constraint's cost."""
     terminated: bool
@@ -52,6 +54,7 @@ def _metrics(task: Task, trajectory: Trajectory, seed: int, episode: int) -> Epi
     steps = int(trajectory.valid[at].sum())
     reward, cost = (np.asarray(x)[at][:steps] for x in (trajectory.reward, trajectory.cost))
     unsafe = unsafe_steps(task, cost)
+    columns = [np.asarray(x)[at][:steps] for x in (trajectory.obs, trajectory.action, trajectory.next_obs)]
     names = [constraint.name for constraint in task.constraints]
     return EpisodeMetrics(
         steps=steps,
@@ -59,11 +62,18 @@ def _metrics(task: Task, trajectory: Trajectory, seed: int, episode: int) -> Epi
         mean_reward=float(reward.mean(dtype=np.float64)),
         unsafe_steps=int(unsafe.sum()),
         unsafe_pct=100.0 * float(unsafe.mean()),
-        unsafe_pct_by_cost={name: 100.0 * float((cost[:, k] > 0).mean()) for k, name in enumerate(names)},
+        unsafe_pct_by_cost={name: 100.0 * float((cost[:, k] > 0).mean()) for k, name in enumerate(names)}
+        | {c.name: 100.0 * float((np.asarray(_costs(c, *columns)) > 0).mean()) for c in task.measured},
         costs={name: float(cost[:, k].sum()) for k, name in enumerate(names)},
         terminated=bool(trajectory.terminated[at].any()),
         hard_stop=bool(trajectory.stopped[at].any()),
     )
+
+
+@jax.jit
+def _costs(constraint: Constraint, obs: Any, action: Any, next_obs: Any) -> Any:
+    """The cost of each step, [T]."""
+    return jax.vmap(constraint.cost)(obs, action, next_obs)
 
 
 def summarise(task: Task, episodes: Sequence[EpisodeMetrics], seconds: dict[str, Any], **about: Any) -> EpisodeSummary:

@@ -1,4 +1,4 @@
-"""Episodes on Gymnasium environments: one compiled call chooses the actions of all, Python steps them."""
+"""Episodes on Gymnasium environments: one compiled call chooses all actions, and Python steps the environments."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def act_all(
     obs: Float[Array, "S E D"],
     t: Int[Array, ""],
 ) -> tuple[Array, PyTree, PyTree]:
-    """Actions, carries and aux of all seeds and episodes, [S, E, …], at step `t`; `keys`: of the episodes' steps.
+    """Actions, carries and aux of all seeds and episodes, [S, E, …], at step `t`; `keys`: as `begin_all` returns them.
 
-    The usual case of one episode for each seed has a single batch axis, which is faster.
+    In the usual case of one episode for each seed, the computation has a single batch axis, which is faster.
     """
     keys_act = jax.vmap(jax.vmap(streams.act, in_axes=(0, None)), in_axes=(0, None))(keys, t)
     if keys.shape[1] > 1:
@@ -51,7 +51,7 @@ def act_all(
 
 @partial(jax.jit, compiler_options=AT_ONCE)
 def begin_all(method: Method, states: PyTree, keys: Key[Array, "S E"]) -> tuple[Key[Array, "S E"], PyTree]:
-    """Keys of the episodes' steps, and the method's carries before the first."""
+    """For each episode, the key from which the keys of its steps are derived, and the method's carry before step 0."""
     carries = jax.vmap(jax.vmap(method.begin, in_axes=(None, 0)))(states, keys)
     return jax.vmap(jax.vmap(streams.steps))(keys), carries
 
@@ -87,7 +87,7 @@ class _Episodes:
         all_rows = self.apart(step._replace(valid=np.ones_like(step.valid)))
         seeds = self.envs.seeds[:: self.envs.num_envs]
         check_finite(task, jax.tree.map(lambda x: x[:, :, None], all_rows), self.number, seeds, t)
-        if self.steps:  # a failed episode ends with the step before
+        if self.steps:  # a failed episode ends with the previous step
             self.steps[-1].truncated[list(failed)] = True
         self.failed |= failed
         self.steps.append(step)
@@ -112,7 +112,7 @@ class _Episodes:
 
 
 def play(groups: Sequence[tuple[HostEnvs, Actor, PyTree]], number: int, on_step: OnStep = None) -> Collected:
-    """Run one episode in every environment; while one group plans its actions, the environments of the others step.
+    """Run one episode in every environment; while one group plans its actions, the environments of other groups step.
 
     `groups`: the environments, the actor and the initial carries of each.
     """
@@ -138,7 +138,7 @@ def play(groups: Sequence[tuple[HostEnvs, Actor, PyTree]], number: int, on_step:
 
 
 class HostCollector:
-    """Episodes on the environments of all seeds, which the host steps."""
+    """Runs episodes in the environments of all seeds, which Python steps on the host."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class HostCollector:
         process: str | None = None,
         overlap: bool = False,
     ) -> None:
-        """`num_envs`: per seed. `process`, `timeout`: see `make_envs`. `overlap`: two groups of seeds (see `play`)."""
+        """`num_envs`: per seed. `process`, `timeout`: see `make_envs`. `overlap`: form two groups of seeds (`play`)."""
         self.task = task
         half = -(-len(seeds) // (1 + overlap))
         self.rows = [slice(i, i + half) for i in range(0, len(seeds), half)]
@@ -161,7 +161,7 @@ class HostCollector:
     def collect(
         self, method: Method, states: PyTree, keys: Key[Array, "S E"], number: int, on_step: OnStep = None
     ) -> Collected:
-        """Episodes in which the method acts, numbered from `number`; `states`: as `Method.acting` returns them."""
+        """Run episodes in which the method acts, numbered from `number`; `states`: as `Method.acting` returns them."""
         groups = []
         for envs, rows in zip(self.env_groups, self.rows, strict=True):
             mine = states if len(self.rows) == 1 else jax.tree.map(operator.itemgetter(rows), states)
@@ -170,7 +170,7 @@ class HostCollector:
         return play(groups, number, on_step)
 
     def explore(self, keys: Key[Array, "S E"], how: str, number: int, on_step: OnStep = None) -> Collected:
-        """Episodes with random actions."""
+        """Run episodes with random actions."""
         pairs = zip(self.env_groups, self.rows, strict=True)
         return play([(envs, exploring(self.task, keys[rows], how), ()) for envs, rows in pairs], number, on_step)
 

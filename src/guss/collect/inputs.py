@@ -30,7 +30,7 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
     """The Task of a system, and its environment if it has one; functions that the Task lacks are learned."""
     if isinstance(system, Task):
         if task is not None:
-            raise GussError("a Task was given twice: as the system and as `task`")
+            raise GussError("a Task was passed twice, as the system and as `task`; pass only one")
         return system, None
     if isinstance(system, str) and not ("/" in system and system in gymnasium.registry):
         spec = find_env(system)

@@ -27,6 +27,8 @@ CAR_HEIGHT = 0.1
 LIDARS = ("exponential", "linear")
 LINEAR_RANGE = 3.0
 LIDAR_LIMIT = 0.9
+HAZARD_READINGS = {"exponential": float(np.exp(-HAZARD_RADIUS)), "linear": 1.0 - HAZARD_RADIUS / LINEAR_RANGE}
+"""Readings above which the car is inside a hazard, Safety Gym's own cost."""
 """A reading above this is unsafe."""
 
 MJCF = Path(__file__).with_name("car.xml")

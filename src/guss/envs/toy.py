@@ -187,7 +187,7 @@ class SafeToyEnv(BundledEnv):
     def _move(self, action: Any) -> Move:
         choice = np.asarray(action)
         if not self.action_space.contains(choice.astype(np.int64)) or (choice != np.rint(choice)).any():
-            raise GussError(f"a toy action must be two numbers out of 0, 1, 2, got {choice.tolist()}")
+            raise GussError(f"a toy action must be two integers, each 0, 1 or 2, got {choice.tolist()}")
         move = choice.astype(np.float32) + np.asarray(self.task_action_start, np.float32)
         position = np.clip(self._path[-1] + move, 0.0, self.layout.size).astype(np.float32)
         self._path.append(position)

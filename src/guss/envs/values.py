@@ -43,8 +43,8 @@ def reset_values(values: Any, name: str) -> tuple[Any, dict[str, Any]]:
     if not pair or not isinstance(values[1], dict):
         came = f"a pair with {type(values[1]).__name__} as info" if pair else type(values).__name__
         raise GussError(
-            f"reset of {name} must return (observation, info), info a dict, got {came}; Gym before 0.26 returned only "
-            f"the observation"
+            f"reset of {name} must return a pair (observation, info), where info is a dict, got {came}; Gym before "
+            f"0.26 returned only the observation"
         )
     return values
 

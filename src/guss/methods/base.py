@@ -31,8 +31,8 @@ class PolicyMethod(Method):
     def __check_init__(self) -> None:
         if self.continuous_only and self.task.actions.dtype != jnp.float32:
             raise GussError(
-                f"{self.name} is for continuous actions, and those of {self.task.name!r} are discrete; "
-                f"ppo-lagrangian and cpo take both"
+                f"{self.name} supports only continuous actions, but task {self.task.name!r} has discrete actions; "
+                f"ppo-lagrangian and cpo support both"
             )
         self.check_ranges(**{name: "[1, inf)" for name in ("hidden", "batch") if hasattr(self, name)})
         widths = (1, *getattr(self, "hidden", ()), 1)

@@ -336,10 +336,10 @@ def check_outcomes(task: Task, trajectory: Trajectory) -> None:
     names += [(f"cost of {c.name}", f"cost_{c.name}") for c in task.constraints if c.learned]
     missing = [pair for pair, bad in zip(names, lacking.tolist(), strict=False) if bad]
     what, columns = (list(each) for each in zip(*missing, strict=True))
-    them = "them" if len(missing) > 1 else "it"
+    add, them = ("add the columns", "them") if len(missing) > 1 else ("add the column", "it")
     raise GussError(
-        f"task {task.name!r} must learn the {' and the '.join(what)}, and these data do not have {them} in every row: "
-        f"add {', '.join(f'`{name}`' for name in columns)}, or describe {them} in a Task"
+        f"task {task.name!r} must learn the {' and the '.join(what)} from data, but some rows of these data lack "
+        f"{them}: {add} {', '.join(f'`{name}`' for name in columns)}, or define {them} in a Task"
     )
 
 

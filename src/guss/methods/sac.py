@@ -114,7 +114,10 @@ class Sac(PolicyMethod):
     def __check_init__(self) -> None:
         self.check_ranges(rate="(0, inf)", updates="(0, inf)", gamma="(0, 1)", tau="(0, 1]")
         if self.updates * self.task.episode_length > MAX_INT:
-            raise GussError(f"{self.name}: an episode has at most {MAX_INT} updates, got {self.updates} per step")
+            raise GussError(
+                f"{self.name}: updates per step × episode length must not exceed {MAX_INT}, got {self.updates} updates "
+                f"per step"
+            )
         check_buffer(f"the replay buffer of {self.name}", self.task, self.capacity)
 
     @property

@@ -46,14 +46,14 @@ def signature(planned: Task) -> dict[str, Any]:
 def check_signature(what: str, stored: dict[str, Any], planned: Task) -> None:
     """Raise a GussError that lists the differences between a stored signature and a planning task."""
     mine = signature(planned)
-    different = [
-        f"{name} {_in_words(stored[name])}, task {planned.name!r} has {_in_words(mine[name])}"
-        for name in SIGNATURE
-        if not _alike(stored[name], mine[name])
-    ]
+    different = [name for name in SIGNATURE if not _alike(stored[name], mine[name])]
     if different:
+        theirs, ours = (
+            " and ".join(f"{name} {_in_words(each[name])}" for name in different) for each in (stored, mine)
+        )
         raise GussError(
-            f"{what} was learned with other spaces or constraints than this system's: {'; '.join(different)}"
+            f"{what} was learned on a system with other spaces or constraints: stored {theirs}; task {planned.name!r} "
+            f"has {ours}"
         )
 
 

@@ -72,8 +72,8 @@ def check_fit(metrics: dict[str, Any], episode: int, seeds: Sequence[int]) -> No
     if "report" in metrics and (broken := diverged(metrics["report"])).any():
         which = [seed for seed, bad in zip(seeds, broken, strict=True) if bad]
         raise GussError(
-            f"the model diverged while fitting for episode {episode} (seeds {which}: its error on held-out "
-            f"data is not finite); lower the learning rate, or look for outliers. Episodes before are kept."
+            f"the fit before episode {episode} diverged (seeds {which}: the error on held-out data is not finite); "
+            f"lower the learning rate, or look for outliers in the data. Earlier episodes are kept."
         )
 
 

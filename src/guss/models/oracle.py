@@ -41,8 +41,8 @@ class Oracle(Model):
         """The oracle of a task that has a `step`."""
         if task.step is None:
             raise GussError(
-                f"task {task.name!r} has no step function, so there is no oracle of it; "
-                f"give the Task a `step(obs, action, key)` or learn a model"
+                f"task {task.name!r} has no step function, so its true dynamics are unknown: "
+                f"give the Task a `step(obs, action, key)`, or choose a learned model"
             )
         return cls(task.step)
 

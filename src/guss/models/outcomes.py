@@ -1,9 +1,10 @@
 """Learned outcomes, if a Task does not define them: reward, costs, end of an episode, behaviour descriptor.
 
-Small nets next to the model of the dynamics have the inputs (s, a, s'). They predict the reward as a Gaussian density,
-and every unknown cost and the end of an episode as classifiers. Unsafe steps are rare, so they have more weight in the
-training of a classifier; its probabilities are then corrected for their true share and calibrated on held-out rows.
-The behaviour descriptor is a plan's last state in the first principal components of the observed states.
+Small networks ("nets"), separate from the model of the dynamics, have the inputs (s, a, s'). One predicts the reward as
+a Gaussian density; the others are classifiers of every unknown cost and of the end of an episode. Unsafe steps are
+rare, so they have a larger weight in the training of a classifier. The predicted probabilities are then corrected for
+this weight and calibrated on held-out rows. The behaviour descriptor is the last state of a plan, projected on the
+first principal components of the observed states.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from guss.types import Actions, Model, Outcomes, Rollout
 
 LOG_STD = (-5.0, 1.0)  # of standardised rewards
 OUTCOME_MEMBERS = 3
-"""Sets of nets if the dynamics are no ensemble: they differ between observed safe and observed unsafe states."""
+"""Sets of nets if the dynamics are no ensemble: they disagree where the boundary of the unsafe states is uncertain."""
 MOST_WEIGHT = 100.0
 """Maximum weight of an unsafe row relative to a safe one."""
 BEYOND = 1.25
-"""The grid of a learned descriptor is this much larger than the range of the observed states."""
+"""The factor by which the grid of a learned descriptor is larger than the range of the observed states."""
 
 
 class OutcomeReport(NamedTuple):
@@ -72,7 +73,8 @@ class OutcomeNets(eqx.Module):
     def outputs(self, inputs: Float[Array, "B F"], noise: Float[Array, "B D"] | None = None) -> Float[Array, "L B 2"]:
         """Mean and raw log spread of the reward; log odds of events, in the first column.
 
-        `noise` is only for events. It shifts both standardised observations: an unshifted one would reveal the other.
+        `noise` is only for events. It shifts both standardised observations equally: an unshifted one would reveal the
+        other.
         """
         count = self.layers[0].bias.shape[0]
         hidden = jnp.broadcast_to(inputs[None], (count, *inputs.shape))
@@ -161,8 +163,8 @@ class ModelWithOutcomes(Model):
     def prepare(self) -> tuple[Model, Literal[0] | None]:
         """The model with its dynamics prepared for planning.
 
-        If the arrays of the dynamics have a leading axis of particles, every particle gets one set of outcome nets, or
-        all sets if the number of particles is not a multiple of the number of sets.
+        If the arrays of the dynamics have a leading axis of particles, every particle gets one set of outcome nets; if
+        the number of particles is not a multiple of the number of sets, every particle gets all sets.
         """
         dynamics, axis = self.dynamics.prepare()
         nets, rest, count = self.nets, (self.behaviour, self.support), self.num_particles
@@ -174,7 +176,7 @@ class ModelWithOutcomes(Model):
         return ModelWithOutcomes(dynamics, nets, *rest), axis
 
     def outcomes(self, task: Task, rollout: Rollout) -> Outcomes:
-        """The Task's outcomes if it defines them, otherwise the learned ones; none after the predicted end."""
+        """The Task's outcomes if it defines them, else the learned outcomes; none count after a predicted end."""
         reward = None if task.reward is None else jax.vmap(task.reward_of)(*rollout)
         events = None
         if self.nets is not None:
@@ -192,8 +194,8 @@ class ModelWithOutcomes(Model):
         cost = jnp.stack(columns, axis=1) if columns else jnp.zeros((reward.shape[0], 0))
         if task.learns_end:
             assert events is not None
-            before = lambda x: jnp.concatenate([jnp.ones(1), jnp.cumprod(x)[:-1]])  # noqa: E731  with the last step
-            # Rewards are weighted by the probability that the episode lasts until then. Costs are kept up to the first
+            before = lambda x: jnp.concatenate([jnp.ones(1), jnp.cumprod(x)[:-1]])  # noqa: E731  the terminal step counts
+            # A reward is weighted by the probability that the episode lasts until its step. Costs count up to the first
             # step that is likely terminal (p ≥ 0.5): a small chance to continue must not make a plan unsafe.
             reward = reward * before(1.0 - events[used])
             cost = cost * before((events[used] < 0.5).astype(jnp.float32))[:, None]
@@ -221,12 +223,12 @@ class ModelWithOutcomes(Model):
 
 
 def learns_outcomes(task: Task) -> bool:
-    """Whether a model of the task learns more than the dynamics: outcomes, or the support of the data."""
+    """Whether a model of the task learns more than the dynamics: outcomes, or where the training data lie."""
     return bool(task.unknown) or task.unknown_unsafe
 
 
 def num_outcomes(task: Task) -> int:
-    """Numbers stored of every step to learn outcomes from: reward, costs, the end; 0 if none is learned from them."""
+    """How many numbers each step stores to learn outcomes (reward, costs, end); 0 if none of them is learned."""
     learned = task.reward is None or any(c.learned for c in task.constraints) or bool(task.learns_end)
     return 2 + len(task.constraints) if learned else 0
 
@@ -303,7 +305,7 @@ def train_outcomes(
             if rewarded:
                 mean, log_std = net.reward(outputs)
                 error = (truth[rows, 0] - mean) ** 2
-                # beta_nll, as for the dynamics; squared error if beta is 0, as for held-out rows.
+                # beta_nll, as for the dynamics; beta 0 means the squared error, which evaluates the held-out rows.
                 likelihood = 0.5 * error * jnp.exp(-2.0 * log_std) + log_std
                 total = total + (
                     error if beta == 0.0 else likelihood * jax.lax.stop_gradient(jnp.exp(2 * beta * log_std))
@@ -317,7 +319,7 @@ def train_outcomes(
 
 
 def event_weight(events: Float[Array, "rows C"], training: Bool[Array, "rows"]) -> Float[Array, "C"]:
-    """Weight of each event in training: rare events have more."""
+    """Weight of each event in training: the rarer the event, the larger its weight."""
     often = jnp.sum(jnp.where(training[:, None], events, 0.0), axis=0)
     count = jnp.sum(training, dtype=jnp.int32).astype(jnp.float32)
     return jnp.clip((count - often) / jnp.maximum(often, 1.0), 1.0, MOST_WEIGHT)

@@ -79,8 +79,8 @@ class ModelSettings(CommonSettings):
         check_ranges(self, "model", components="[1, inf)", particles="[1, inf)")
         if self.particles > 1 and self.deterministic:
             raise GussError(
-                f"particles={self.particles} are samples of the model, but plans use its mean (deterministic=true): "
-                f"set deterministic=false (--model.no-deterministic) too"
+                f"particles={self.particles} needs a stochastic model, but this model predicts its mean "
+                f"(deterministic=true): also set deterministic=false (--model.no-deterministic)"
             )
 
     @property

@@ -1,7 +1,7 @@
 """Common parts of fits: data buffers, settings, held-out rows, and the training loop of networks.
 
-Data are stored in buffers of fixed size with a count of filled rows, so a growing data set does not recompile. The loop
-is Adam on minibatches; the learning rate is reduced on a plateau and the best weights are kept.
+Data are stored in buffers of fixed size with a count of filled rows, so a growing data set causes no recompilation. The
+loop runs Adam on minibatches, reduces the learning rate on a plateau, and keeps the best weights.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ class FitSettings:
     """
 
     loss: str = "beta_nll"
-    """nll (the paper's), beta_nll (weights nll by variance^beta, for a better mean), mse (for the mean; nll for the
-    spread)."""
+    """nll (negative log-likelihood, as in the paper), beta_nll (nll weighted by variance^beta, for a better mean), mse
+    (squared error for the mean, nll for the spread)."""
     beta: float = 0.5
     """Exponent of the variance in beta_nll."""
     epochs: int = 5000
-    """Passes over the data (as many random batches as a pass has), unless a limit on steps is lower."""
+    """Maximum number of epochs, unless a limit on steps is lower. Batches are drawn at random; an epoch has as many as
+    one pass over the data."""
     max_steps: int = 4000
     """Maximum number of gradient steps; 0: no limit."""
     warm_steps: int = 1500
-    """max_steps of fits that start from the weights of the last fit; 0: as max_steps."""
+    """Like max_steps, for fits that start from the weights of the last fit; 0: the same as max_steps."""
     batch: int = 50
     """Transitions per gradient step."""
     learning_rate: float = 1e-3
@@ -62,17 +63,17 @@ class FitSettings:
     """Share of the transitions held out."""
     patience: int = 200
     """Epochs without improvement on the held-out rows before the learning rate is divided by 10. Its minimum is a
-    thousandth of `learning_rate`; as many epochs without improvement at the minimum end the fit."""
+    thousandth of `learning_rate`; the same number of epochs without improvement at the minimum ends the fit."""
     warm_start: bool = True
     """Start from the weights of the last fit instead of new random ones."""
     cost_blur: float = 0.05
-    """Noise on the states that costs are learned from, in standard deviations of the data. It keeps plans about that
-    far from unsafe states."""
+    """Noise added to the states from which costs are learned, in standard deviations of the data. It keeps plans at
+    about this distance from unsafe states."""
     reward_margin: float = 0.1
-    """How far a learned reward may leave the observed range, as a share of its width."""
+    """How far predicted rewards may lie outside the observed range, as a share of the width of this range."""
     reach: float = 3.0
-    """A state is unfamiliar beyond the observed range, or if its distance from the nearest training state is more than
-    this many times the usual distance between training states."""
+    """A state is unfamiliar if it is outside the observed range, or if its distance from the nearest training state is
+    more than this many times the usual distance between training states."""
 
     def __post_init__(self) -> None:
         check_fields(self, "fit")
@@ -99,7 +100,7 @@ def empty_data(
 
 
 def check_buffer(what: str, task: Task, rows: int) -> None:
-    """Raise if `rows` transitions of a task exceed the memory limit; `what` needs them."""
+    """Raise if `rows` transitions of a task exceed the memory limit; `what` names their purpose in the error."""
     numbers = 2 * task.observations.size + math.prod(task.actions.shape) + len(task.constraints) + 2
     MAX_BUFFER.check(f"{what} ({rows} transitions of task {task.name!r})", 4 * rows * numbers)
 
@@ -130,8 +131,8 @@ class _Training(NamedTuple):
 def split_rows(data: Data, settings: FitSettings) -> tuple[Bool[Array, "rows"], Bool[Array, "rows"]]:
     """Masks of the training rows and of the held-out rows, [R] each.
 
-    `data`: transitions in buffers of R rows; `settings.validation` is the share to hold out. The draw depends only on
-    the row number, so a row that was held out once stays held out.
+    `data`: transitions in buffers of R rows; `settings.validation` is the share to hold out. The choice depends
+    only on the row number, so a row that is held out in one fit is held out in all fits.
 
     Example:
         >>> rows = jnp.zeros((100, 2))
@@ -156,7 +157,7 @@ def _lots(capacity: int) -> np.ndarray:
 def pace_of(
     num_training: Int[Array, ""], num_held_out: Int[Array, ""], settings: FitSettings, again: Bool[Array, ""] | bool
 ) -> Pace:
-    """Epochs, and gradient steps per epoch, for that many rows; `again`: the weights were fitted before."""
+    """Epochs, and gradient steps per epoch, for these numbers of rows; `again`: the weights were fitted before."""
     steps = (num_training + settings.batch - 1) // settings.batch
     no_limit = 2**31 - 1
     first = settings.max_steps or no_limit
@@ -181,10 +182,10 @@ def train_network(
     pace: Pace,
     num_normals: int = 0,
 ) -> _Training:
-    """Run Adam on minibatches of the first `num_training` rows; keep the epoch that is best on the held-out rows.
+    """Run Adam on minibatches of the first `num_training` rows; keep the weights that are best on the held-out rows.
 
-    The held-out rows follow the training rows. `objective` is minimised; if `num_normals` > 0, it receives that many
-    random numbers per row. `criterion` evaluates an epoch.
+    The held-out rows follow the training rows. `objective` is minimised; if `num_normals` > 0, it receives this many
+    normal random numbers per row. `criterion` evaluates the weights after an epoch.
     """
     adam = optax.scale_by_adam()
 
@@ -193,7 +194,7 @@ def train_network(
 
         def block(i: Array, total: Array) -> Array:
             row = i * BLOCK + jnp.arange(BLOCK)
-            each = criterion(weights, num_training + row)  # rows beyond the end repeat the last
+            each = criterion(weights, num_training + row)  # rows beyond the end repeat the last row
             return total + jnp.sum(jnp.where(row < num_held_out, each, 0.0))
 
         total = jax.lax.fori_loop(0, pace.blocks, block, batched_like(weights, jnp.zeros(())))
@@ -209,7 +210,7 @@ def train_network(
         return state._replace(weights=weights, optimiser=optimiser, train_loss=loss), draws
 
     def steps(block: Array, carry: tuple[_Training, PRNGKeyArray]) -> tuple[_Training, PRNGKeyArray]:
-        """Up to DRAWN gradient steps, whose batches are drawn at once: a draw per step takes longer than the step."""
+        """Up to DRAWN gradient steps. Their batches are drawn at once: drawing one takes longer than a step."""
         state, key_epoch = carry
         lots = jax.random.uniform(jax.random.fold_in(key_epoch, block), (DRAWN, settings.batch))
         draws = (lots * num_training.astype(jnp.float32)).astype(jnp.int32)
@@ -236,7 +237,7 @@ def train_network(
             best_loss=keep(loss, state.best_loss),
             best_weights=jax.tree.map(keep, state.weights, state.best_weights),
             best_epoch=keep(number, state.best_epoch),
-            settled=plateau & (state.rate <= 1.01 * least),  # further epochs would hardly change the weights
+            settled=plateau & (state.rate <= 1.01 * least),  # more epochs would hardly change the weights
         )
 
     start = _Training(
@@ -259,10 +260,10 @@ def train_network(
 
 
 def batched_like(like: Any, carry: Any) -> Any:
-    """The initial carry of a loop with unchanged values, batched like `like`.
+    """The initial carry of a loop with the same values, but batched like `like`.
 
-    Under `vmap`, a loop whose initial carry has constants is traced again until the batching of all values is known:
-    twice per loop, eight times for the innermost of three.
+    Under `vmap`, JAX traces a loop again if its initial carry contains constants, until it knows which values are
+    batched: twice per loop, so eight times for the innermost of three nested loops.
     """
     nothing = jnp.sum(jax.tree.leaves(like)[0].ravel()[:0])  # 0, which XLA folds into a constant
     return jax.tree.map(lambda x: x | (nothing != 0) if x.dtype == bool else x + nothing.astype(x.dtype), carry)

@@ -1,8 +1,9 @@
-"""The archive of MAP-Elites: the best candidate of every behaviour cell, exactly as if stored one by one.
+"""The archive of MAP-Elites: the best candidate of every behaviour cell.
 
-It has one row per plan of the budget, in order of arrival, and a mask of the current elites. Its size depends on the
-budget, not on the number of cells. A row that lost its cell stays in place and is removed from the mask, so adding a
-generation writes one contiguous block.
+A whole generation is stored at once; the result is the same as if its candidates were stored one by one. The archive
+has one row per plan of the budget, in the order in which plans are evaluated, and a mask of the current elites. Its
+size depends on the budget, not on the number of cells. A row that is no longer the best of its cell stays in place and
+is removed from the mask, so a generation is stored as one contiguous block.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from guss import risk
 from guss.types import Scores
 
 PAIRWISE_LIMIT = 2**22
-"""Up to this many pairs (new × rows) a generation is compared pair by pair; above it, newcomers are sorted."""
+"""Up to this many pairs (new candidates × rows), all pairs are compared; above it, the new candidates are sorted."""
 
 
 class Archive(NamedTuple):
@@ -47,7 +48,7 @@ def empty(candidate: PyTree, capacity: int) -> Archive:
 
 
 Rule = Callable[[Archive, Scores], Bool[Array, "M"]]
-"""Which rows are elites once the newcomers with these scores have been written."""
+"""Returns which rows are elites after the new candidates, with these scores, were written."""
 
 
 def best_of_cells(archive: Archive, new: Scores) -> Bool[Array, "M"]:
@@ -59,8 +60,8 @@ def best_of_cells(archive: Archive, new: Scores) -> Bool[Array, "M"]:
 def store(archive: Archive, candidates: PyTree, scores: Scores, rule: Rule = best_of_cells) -> Archive:
     """STORE (Alg. 5) for a whole generation; `rule` determines which rows are elites.
 
-    Plans with non-finite predictions never become elites. In a tie the first arrival stays, also within the
-    generation, so the order of the rows matters and the result equals storing one by one.
+    Plans with non-finite predictions never become elites. In a tie, the earlier candidate is kept, also within a
+    generation. The result is therefore the same as if the candidates were stored one by one, in the order of the rows.
     """
     return Archive(
         candidates=jax.tree.map(lambda rows, new: write(rows, new, archive.size), archive.candidates, candidates),
@@ -76,14 +77,14 @@ def write(rows: Array, new: Array, start: Int[Array, ""]) -> Array:
 
 
 def _elites_by_pairs(archive: Archive, new: Scores) -> Bool[Array, "M"]:
-    """Compare every newcomer with every elite and with every other newcomer: O(N·M), few large operations."""
-    rows: Scores = jax.tree.map(lambda x: x[:, None], new)  # newcomers along axis 0
+    """Compare every new candidate with every elite and every other new candidate: O(N·M), few large operations."""
+    rows: Scores = jax.tree.map(lambda x: x[:, None], new)  # new candidates along axis 0
     old: Scores = jax.tree.map(lambda x: x[None, :], archive.scores)
     other: Scores = jax.tree.map(lambda x: x[None, :], new)
 
     rivals = (rows.cell == old.cell) & archive.elite[None, :]
     beats_old = rivals & rows.finite & risk.better(rows, old)
-    kept_out = rivals & ~beats_old  # in a tie the elite stays: it arrived first
+    kept_out = rivals & ~beats_old  # in a tie, the elite is kept, because it is earlier
 
     order = jnp.arange(new.reward.shape[0])
     earlier = order[None, :] < order[:, None]
@@ -95,9 +96,9 @@ def _elites_by_pairs(archive: Archive, new: Scores) -> Bool[Array, "M"]:
 
 
 def _elites_by_sorting(archive: Archive, new: Scores) -> Bool[Array, "M"]:
-    """Sort the newcomers by cell, then from best to worst; each elite looks up the leader of its cell among them.
+    """Sort the new candidates by cell, then from best to worst; compare each elite with the first (leader) of its cell.
 
-    O(N log N + M log N): only the newcomers are sorted, because all elites are in different cells.
+    O(N log N + M log N): only the new candidates are sorted, because all elites are in different cells.
     """
     num = new.reward.shape[0]
     nowhere = jnp.iinfo(jnp.int32).max
@@ -122,8 +123,9 @@ def select(
 ) -> tuple[PyTree, Bool[Array, "N"]]:
     """SELECT (Alg. 6, line 3): `num` elites without cost (or `eligible` rows), uniformly, without replacement.
 
-    `lots` are independent and uniform in (−1, 1): the eligible rows with the largest lots are chosen. Returns `num`
-    candidates and a mask of the valid ones: if fewer rows are eligible, the caller must replace the invalid ones.
+    `lots` are independent random numbers, uniform in (−1, 1); the eligible rows with the largest numbers are selected.
+    Returns `num` candidates and a mask of the valid ones. If fewer than `num` rows are eligible, the remaining
+    candidates are invalid, and the caller must replace them.
     """
     eligible = archive.elite & archive.scores.safe if eligible is None else eligible
     drawn, rows = jax.lax.top_k(jnp.where(eligible, lots, -1.0), num)

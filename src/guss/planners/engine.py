@@ -2,9 +2,9 @@
 
 plan(planner, model, task, obs, key)        a whole plan, one compiled program
 plan_within(..., seconds)                   as many generations as a deadline allows, in compiled chunks
-begin, advance, conclude                    the parts of both, for custom loops
+begin, advance, conclude                    the stages of both, for custom loops
 
-All functions are written for one state; use `jax.vmap` at the edge for a batch.
+All functions are written for one state; for a batch of states, apply `jax.vmap` to `plan_one`.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Particles(eqx.Module):
 
     @classmethod
     def of(cls, model: Model) -> Particles:
-        """Prepare a model, once per plan: inside the loops of a plan, this would be repeated."""
+        """Prepare a model. Call this once per plan, outside its loops, which would repeat it in every pass."""
         return cls(*model.prepare(), model.num_particles)
 
     @property
     def numbers(self) -> Int[Array, "P"]:
-        """Each particle's argument for `Model.predict`: 0 … P − 1, or its number within its member if axis is 0."""
+        """The index that `Model.predict` receives for each particle: 0 … P − 1; within its member if axis is 0."""
         return jnp.arange(self.count, dtype=jnp.int32) // (self.count // self.model.num_particles)
 
 
@@ -131,7 +131,7 @@ def evaluate(
 
     if mesh is None:
         return part(particles, task, obs, key, candidates)
-    mesh = Mesh(mesh.devices, mesh.axis_names)  # with the default axis types, whatever the given mesh has
+    mesh = Mesh(mesh.devices, mesh.axis_names)  # replaces the axis types of the given mesh by the defaults
     num = jax.tree.leaves(candidates)[0].shape[0]
     extra = -num % mesh.size  # repeat the last candidate so that all parts are equal; removed below
     fill = lambda x: jnp.concatenate([x, jnp.broadcast_to(x[-1:], (extra, *x.shape[1:]))])  # noqa: E731
@@ -193,7 +193,7 @@ def _advance(
     sizes: tuple[int, ...],
     mesh: Mesh | None = None,
 ) -> Search:
-    """Generations of the given sizes; equal neighbours share one compiled loop body."""
+    """Run generations of the given sizes; consecutive generations of equal size share one compiled loop body."""
     particles = Particles.of(model)
     for num, group in itertools.groupby(sizes):
 
@@ -310,9 +310,9 @@ def plan(
     """One plan from one observation, as one compiled program.
 
     `planner`: searches for a plan. `model`: predicts it. `task`: scores it. `obs` [D]: the current observation. `key`:
-    a JAX random key. `memory`: `Plan.memory` of the episode's last plan; None for the first plan. `monitor`: observes
-    the search. With a `mesh` (`jax.make_mesh((jax.device_count(),), ("plans",))`) the candidates of every generation
-    are divided among its devices; the plan is the same up to rounding.
+    a JAX random key. `memory`: `Plan.memory` of the episode's last plan; None for the first plan. `monitor`: collects
+    data about the search. With a `mesh` (`jax.make_mesh((jax.device_count(),), ("plans",))`), the candidates of every
+    generation are divided among its devices; the plan is the same up to rounding.
 
     Returns a Plan. Raises GussError if `obs` has the wrong shape or is not finite.
 
@@ -340,8 +340,8 @@ def plan_within(
     """The best plan found before the deadline: chunks of `chunk` generations until `seconds` have passed.
 
     The first chunk always runs. If all generations run, the plan equals that of `plan`. The first call compiles the
-    chunks, so call it once before timing matters. `planner`, `model`, `task`, `obs`, `key`, `memory` and `monitor` are
-    those of `plan`, as are the result and the errors; a `chunk` below 1 or negative `seconds` raise GussError too.
+    chunks, so call it once before timing matters. `planner`, `model`, `task`, `obs`, `key`, `memory`, `monitor` and the
+    result are the same as for `plan`. Raises GussError like `plan`, and if `chunk` < 1 or `seconds` is negative.
 
     Example:
         >>> task = guss.make_task("safe-toy")

@@ -71,7 +71,8 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
         check_ranges(self, "method", smoothing="[0, 1)", initial_std="(0, inf)")
         if 0 < self.budget < self.iterations:
             raise GussError(
-                f"a budget of {self.budget} plans is less than one for each of {self.iterations} iterations"
+                f"a budget of {self.budget} plans is too small for {self.iterations} iterations, which need at least "
+                f"one plan each"
             )
         sizes = self.schedule(self.budget) if self.budget > 0 else ()
         if sizes and (len(sizes) < self.iterations or sizes[-1] < self.num_elites):

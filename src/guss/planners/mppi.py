@@ -62,7 +62,8 @@ class PathIntegralPlanner(MeanSequencePlanner):
         check_ranges(self, "method", temperature="(0, inf)", noise_std="(0, inf)")
         if 0 < self.budget < self.iterations:
             raise GussError(
-                f"a budget of {self.budget} plans is less than one for each of {self.iterations} iterations"
+                f"a budget of {self.budget} plans is too small for {self.iterations} iterations, which need at least "
+                f"one plan each"
             )
 
     def schedule(self, budget: int) -> tuple[int, ...]:

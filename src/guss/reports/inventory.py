@@ -114,7 +114,7 @@ class Gathered:
     toys: list[Path] = field(default_factory=list)
     """Folders of toy-world experiments."""
     notes: list[str] = field(default_factory=list)
-    """Notes on missing, partial or mixed runs."""
+    """Notes on missing, incomplete or inconsistent runs."""
     left_out: list[str] = field(default_factory=list)
     """The notes on unreadable runs."""
 

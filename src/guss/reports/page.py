@@ -1,7 +1,7 @@
 """The report page: one self-contained HTML file that makes no network requests.
 
-`make_payload` returns its data: rows, curves, tests, figures and animations. `build_page` inserts them as JSON into the
-parts in `page_parts/`; the page's scripts insert them as text, never as markup.
+`make_payload` returns its data: rows, curves, tests, figures and animations. `build_page` combines these data, as JSON,
+with the files in `page_parts/`. The page's scripts insert texts of the data as text, never as HTML.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[st
 
 
 def stem_of(env: str) -> str:
-    """An environment's name in file names and links: of a custom environment a safe, unique name."""
+    """The name of an environment in file names and links; a custom environment gets a safe, unique name."""
     return file_stem(env, kept=bundled_env(env) is not None)
 
 
@@ -119,7 +119,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _curves(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Curves of reward and unsafe steps by episode; random actions as a level."""
+    """Curves of reward and unsafe steps by episode; random actions as a horizontal line."""
     acting, random = with_random_apart(records)
     log, threshold = far_apart(acting), records[0].threshold
     goal = {"value": threshold, "label": "the paper's threshold"} if threshold else None
@@ -168,7 +168,7 @@ def _groups(report: Report) -> list[dict[str, Any]]:
 
 
 def _figure(kind: str, files: dict[Path, bytes]) -> dict[str, Any]:
-    """A figure with the smaller of its files as a data URL."""
+    """Title, caption and smallest file of a figure, the file as a data URL."""
     texts = tomllib.loads(_part("captions.toml"))[kind.rpartition("-")[2]]
     path, content = min(files.items(), key=lambda file: len(file[1]))
     mime = {".png": "image/png", ".svg": "image/svg+xml"}[path.suffix]
@@ -195,7 +195,7 @@ def _run(record: Record, out: Path) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------- HTML
 
 SCRIPTS = ("dom", "table", "axes", "chart", "curves", "panels", "player", "page")
-"""Parts of the page's script, in order of dependence."""
+"""Parts of the page's script, each after the parts that it uses."""
 
 
 def build_page(payload: dict[str, Any]) -> str:

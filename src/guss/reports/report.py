@@ -144,7 +144,7 @@ def to_markdown(report: Report) -> str:
             notes = _differences(report, rows)
             lines += ["", *notes] if notes else []
             lines += _against_hero(rows, group.tests[env])
-    lines += ["", "## What is missing, partial or mixed", ""]
+    lines += ["", "## Missing, incomplete or inconsistent runs", ""]
     lines += [f"- {markdown(note)}" for note in report.found.notes] or ["Nothing."]
     lines += ["", "## Provenance", ""]
     lines += markdown_table(["run", "command", "commit", "machine"], map(_source, report.found.all_records))

@@ -1,4 +1,4 @@
-"""Table 1 with our and the paper's values, as Markdown, JSON and LaTeX. All three are built from `Row`s."""
+"""Table 1 with our values and the paper's, as Markdown, JSON and LaTeX. All formats are built from `Row`s."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from guss.runs import metrics
 from guss.runs.description import MethodKind
 
 SECTIONS = ("safe, model-based", "unconstrained, model-based", "model-free", "for comparison")
-"""The paper's blocks of rows, and one for all other methods."""
+"""The sections of the paper's table, and a section for all other methods."""
 HIGHER_IS_BETTER = {"mar"}
 HEADS = {
     "mar": ("MAR ↑", r"MAR $\uparrow$"),
@@ -149,7 +149,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def pair_text(mean: float | None, half: float | None, digits: int = 3) -> str:
-    """`mean ± half-width`; only the mean without a half-width, a dash without a mean."""
+    """`mean ± half-width`; only the mean if the half-width is None; a dash if the mean is None."""
     if mean is None:
         return "–"
     return number(mean, digits) if half is None else f"{number(mean, digits)} ± {number(half, digits)}"
@@ -166,7 +166,7 @@ def _paper_text(paper: list[float] | None) -> str:
 
 
 def in_paper(rows: list[Row]) -> bool:
-    """Whether the paper has values for the environment of these rows."""
+    """Whether the paper reports values for the environment of these rows."""
     return bool(paper_methods(rows[0].env))
 
 
@@ -180,7 +180,7 @@ def in_table(rows: Iterable[Row], cells: Callable[[Row], list[str]], heads: list
 
 
 def overview(tables: dict[str, list[Row]]) -> list[str]:
-    """Reward and unsafe steps of every method of the paper on all environments, [the paper's]."""
+    """Reward and unsafe steps of every method of the paper on all environments; the paper's values in brackets."""
     found = {(env, row.key): row for env, rows in tables.items() for row in rows}
     shown = {row.key: row for method in [*paper_methods(), "random"] for row in found.values() if row.method == method}
     names = [markdown(rows[0].env_label) for rows in tables.values()]
@@ -198,7 +198,7 @@ def overview(tables: dict[str, list[Row]]) -> list[str]:
 
 
 def main_table(rows: list[Row]) -> list[str]:
-    """The paper's layout: mean ± 90 % interval over seeds, [the paper's]; bold: the best safe method of a measure."""
+    """The paper's layout: mean ± 90 % interval over seeds, [the paper's value]; bold: best safe method of a measure."""
     beside = in_paper(rows)
 
     def cells(row: Row) -> list[str]:
@@ -314,7 +314,7 @@ def verdict_of(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
         best = next(row for row in safe if row.measures[name]["best"])
         others = [row for row in safe if row is not best]
         m = best.measures[name]
-        text = f"Of the safe methods {best.label} has the {what}: {pair_text(m['mean'], m['half'])}{unit}"
+        text = f"Of the safe methods, {best.label} has the {what}: {pair_text(m['mean'], m['half'])}{unit}"
         p = {frozenset((t["a"], t["b"])): t["p_holm"] for t in tests if t["measure"] == name}
         apart = {row.label: p.get(frozenset((best.key, row.key))) for row in others}
         alike = [label for label, value in apart.items() if value is not None and value >= 0.05]
@@ -322,7 +322,7 @@ def verdict_of(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
         if alike:
             text += f"; {_listed(alike)} are not significantly different (Welch, Holm-corrected, p ≥ 0.05)"
         elif others and not unsure:
-            text += "; all others differ from it (Welch, Holm-corrected, p < 0.05)"
+            text += "; all others differ significantly from it (Welch, Holm-corrected, p < 0.05)"
         if unsure:
             text += f"; {_listed(unsure)}: only one seed, too few for a test"
         texts.append(text + ".")

@@ -27,6 +27,10 @@ RUN_META: dict[str, Any] = {
 """Types of a checkpoint's metadata."""
 
 
+class PreviousIsValidError(GussError):
+    """The newest checkpoint or its records are damaged, and the previous checkpoint is valid."""
+
+
 def checkpoints(home: Path) -> list[Path]:
     """The checkpoints of a run, newest first."""
     files = (home / "checkpoints").glob("ep*.ckpt")
@@ -69,7 +73,7 @@ def newest_checkpoint(home: Path, previous: bool = False) -> Stored | None:
             good = _load(files[1])
         except GussError:
             raise error from None
-        raise GussError(
+        raise PreviousIsValidError(
             f"{error}. The previous checkpoint, after {good.meta['done']} episodes, is valid: `guss run --resume "
             f"{home} --previous` resumes from it"
         ) from error

@@ -13,6 +13,7 @@ replaces the files to which lines are appended.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -61,7 +62,7 @@ class Owner(NamedTuple):
             return False
         try:
             with self.path.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return True
         except OSError:
@@ -74,15 +75,20 @@ class Observer:
 
     def __init__(self, expiry: float = EXPIRY) -> None:
         self.expiry = expiry
-        self._seen: dict[Path, tuple[bytes, float]] = {}
+        self._seen: dict[Path, tuple[bytes, float, float]] = {}
+        """Content of a claim, when it was first read, and when it was last read."""
 
     def lost(self, owner: Owner) -> bool:
-        """Whether a claim may be taken over."""
-        content, since = self._seen.get(owner.path, (None, 0.0))
-        if content != owner.content:
-            since = time.monotonic()
-            self._seen[owner.path] = (owner.content, since)
-        return owner.ended or time.monotonic() - since >= self.expiry
+        """Whether a claim may be taken over. Time counts only while this process looks at least twice per expiry.
+
+        Otherwise a stalled file server, or a machine that slept, would make live claims look lost.
+        """
+        now = time.monotonic()
+        content, since, last = self._seen.get(owner.path, (None, now, now))
+        if content != owner.content or now - last > self.expiry / 2:
+            since = now
+        self._seen[owner.path] = owner.content, since, now
+        return owner.ended or now - since >= self.expiry
 
     def forget(self, home: Path) -> None:
         """Forget the claims of a folder."""
@@ -156,17 +162,8 @@ def claimed(home: Path, observer: Observer | None = None) -> Iterator[Claim]:
 
 def owner_of(home: Path) -> Owner | None:
     """The owner of the newest claim of a folder; None if it is free."""
-    return _owner(_claims(home))
-
-
-def _owner(claims: list[Path]) -> Owner | None:
-    for path in reversed(claims):
-        with contextlib.suppress(FileNotFoundError):  # released meanwhile
-            content = path.read_bytes()
-            about = _parsed(content)
-            host, pid, boot = str(about.get("host", "?")), about.get("pid"), about.get("boot")
-            return Owner(path, content, host, pid, boot)
-    return None
+    owners = _owners(home)
+    return owners[-1] if owners else None
 
 
 def boot_id() -> str | None:
@@ -179,12 +176,11 @@ def boot_id() -> str | None:
 
 def _claim(home: Path, observer: Observer) -> Claim:
     while True:
-        before = _claims(home)
-        owner = _owner(before)
-        if owner is not None and not observer.lost(owner):
-            raise _in_use(home, owner)
-        number = 1 + max((_number(path) for path in before), default=0)
-        path = home / f"{PREFIX}{number:06d}"
+        before = _owners(home)
+        for owner in before:
+            if not observer.lost(owner):
+                raise _in_use(home, owner)
+        path = home / f"{PREFIX}{1 + max((_number(owner.path) for owner in before), default=0):06d}"
         with writing(home):
             home.mkdir(parents=True, exist_ok=True)
             try:
@@ -197,29 +193,42 @@ def _claim(home: Path, observer: Observer) -> Claim:
                 os.close(file)
                 path.unlink()
                 raise
-            if claim.held and set(_claims(home)) - {path} <= set(before):
-                for each in before:
-                    each.unlink(missing_ok=True)
-                observer.forget(home)
-                return claim
+            try:
+                others = [(owner.path, owner.content) for owner in _owners(home) if owner.path != path]
+                if claim.held and others == [(owner.path, owner.content) for owner in before]:
+                    for owner in before:
+                        owner.path.unlink(missing_ok=True)
+                    observer.forget(home)
+                    return claim
+            except BaseException:
+                claim.release()
+                raise
         claim.release()  # another process claimed the folder, too: one of the two is faster next time
         time.sleep(secrets.randbelow(100) / 1000)
 
 
 def _in_use(home: Path, owner: Owner) -> InUseError:
     here = owner.boot is not None and owner.boot == boot_id()
-    way = "Wait until that process ends, or stop it"
-    if not here:
-        way = f"This machine cannot check whether it is still running. If it has ended, remove {owner.path}"
+    unknown = "" if here else "This machine cannot check whether it is still running. "
     return InUseError(
         f"{home} is in use by process {'?' if owner.pid is None else owner.pid} on {owner.host}; nothing was changed. "
-        f"{way}"
+        f"{unknown}Wait until that process ends, or stop it; if it has ended, remove {owner.path}"
     )
 
 
-def _claims(home: Path) -> list[Path]:
+def _owners(home: Path) -> list[Owner]:
     """The claims of a folder, oldest first."""
-    return sorted(path for path in home.glob(f"{PREFIX}*") if path.name.removeprefix(PREFIX).isdecimal())
+    found = []
+    for path in sorted(path for path in home.glob(f"{PREFIX}*") if path.name.removeprefix(PREFIX).isdecimal()):
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ESTALE):  # released meanwhile
+                continue
+            content = b""
+        about = _parsed(content)
+        found.append(Owner(path, content, str(about.get("host", "?")), about.get("pid"), about.get("boot")))
+    return found
 
 
 def _number(path: Path) -> int:

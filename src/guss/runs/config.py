@@ -64,7 +64,10 @@ class RunConfig(RunSettings):
                 f"as guss"
             )
         if self.data is not None and not self.learns:
-            raise GussError(f"method {self.method!r} with model {self.model!r} learns nothing, so data are of no use")
+            raise GussError(
+                f"method {self.method!r} with model {self.model!r} learns nothing, so logged data have no effect: "
+                f"choose a learned model, or pass no data"
+            )
         if self.is_policy and self.unknown_unsafe:
             raise GussError(f"unknown_unsafe applies to planning methods only, and {self.method!r} is a policy")
         if self.is_policy and self.overlap:

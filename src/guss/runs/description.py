@@ -240,8 +240,8 @@ def read_stored(home: Path) -> StoredRun:
         raise GussError(f"{path} is not the config of a run: it lacks env, method, seeds or episodes")
     if not isinstance(stored.get("schema", 0), int) or stored.get("schema", 0) > SCHEMA:
         raise GussError(
-            f"{path} has schema {stored['schema']}, this version of guss reads up to {SCHEMA}: a newer version wrote "
-            f"it; update guss"
+            f"{path} was written by a newer version of guss (schema {stored['schema']}; this version reads schemas up "
+            f"to {SCHEMA}): update guss"
         )
     required = _typed(REQUIRED, config, f"{path}: config")
     if not required["seeds"] or min(*required["seeds"], required["episodes"]) < 0:
@@ -287,7 +287,7 @@ def soft_constraints(stored: StoredRun) -> np.ndarray:
         return np.asarray(entry.item.make_task().with_hard(tuple(stored.config.get("hard", ()))).soft, bool)
     if stored.facts is None:
         raise GussError(
-            f"the run is from an earlier version of guss, which did not store the constraints of {stored.env!r}, and a "
-            f"report imports no environment"
+            f"the run is from an earlier version of guss, which did not store the constraints of {stored.env!r}; a "
+            f"report cannot read them from the environment, because it does not import environments"
         )
     return np.asarray([not each.hard for each in stored.facts.env.constraints], bool)

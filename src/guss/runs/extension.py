@@ -47,7 +47,10 @@ class Extension:
                 f"total and must be {config.episodes} or more, got {self.episodes}"
             )
         if self.target is not None and not -math.inf < self.target <= math.inf:
-            raise GussError(f"a target must be a mean reward, or inf for none, got {self.target}")
+            raise GussError(
+                f"--target must be a number (the run stops at this mean reward), or inf for no target, got "
+                f"{self.target}"
+            )
         more = self.episodes is not None and self.episodes > config.episodes
         same = self.target is None or self.target == config.target
         if more and same and stored is not None and stopped_at_target(stored.meta, config):

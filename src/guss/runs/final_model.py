@@ -82,7 +82,7 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
     if to_fit:
         agent.fit()
     elif not agent.method.ready(agent.state):
-        raise GussError(f"{home} has learned nothing: its only fit diverged")
+        raise GussError(f"{home} has no usable model, because its only fit diverged")
     return agent
 
 

@@ -16,7 +16,7 @@ from guss.errors import GussError, warn
 from guss.files import check_folder, writing
 from guss.models.stored_report import report_numbers
 from guss.progress import EpisodeSummary
-from guss.runs.checkpoints import FINAL, is_final, newest_checkpoint, save_checkpoint
+from guss.runs.checkpoints import FINAL, PreviousIsValidError, is_final, newest_checkpoint, save_checkpoint
 from guss.runs.claim import Claim, Observer, claimed
 from guss.runs.config import RunConfig
 from guss.runs.description import write_new
@@ -37,6 +37,10 @@ PACKED = ("episodes.jsonl.gz", "timings.jsonl.gz")
 FOLDERS = ("traces", "checkpoints")
 OnFinal = Callable[[FinalFit | None], Any]
 """Called with None when the fit after the last episode starts, and with its result when it ends."""
+
+
+class ExistingRunError(GussError):
+    """The folder already contains a run with these settings."""
 
 
 class OpenRun(NamedTuple):
@@ -128,7 +132,7 @@ def new_run(
     with claimed(home, observer) as claim:
         if (home / "config.json").exists() and not overwrite:
             done = len({row["episode"] for row in read_episodes(home)})
-            raise GussError(
+            raise ExistingRunError(
                 f"{home} already contains a run with these settings ({done} of {read_config(home).episodes} episodes); "
                 f"resume it with `guss run --resume {home}`, or replace it with --overwrite"
             )
@@ -147,7 +151,7 @@ def new_run(
 
 def _remove_old(home: Path, claim: Claim) -> None:
     """Remove the files of an overwritten run."""
-    remove_partial(home)
+    remove_partial(home, claim)
     files = [home / name for name in (*PACKED, FINAL, *DERIVED) if (home / name).exists()]
     folders = [home / name for name in FOLDERS if (home / name).exists()]
     claim.check()
@@ -157,11 +161,12 @@ def _remove_old(home: Path, claim: Claim) -> None:
         shutil.rmtree(folder)
 
 
-def remove_partial(home: Path) -> None:
+def remove_partial(home: Path, claim: Claim) -> None:
     """Remove the partial files of a process that was killed, or that lost its claim and may go on later."""
-    for folder in (home, *(home / name for name in FOLDERS)):
-        for path in folder.glob("*.partial"):
-            path.unlink(missing_ok=True)
+    partial = [path for folder in (home, *(home / name for name in FOLDERS)) for path in folder.glob("*.partial")]
+    claim.check()
+    for path in partial:
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -193,7 +198,7 @@ def reopened_run(
             )
         kept = _checked_records(home, trainer, {"done": 0} if stored is None else stored.meta, previous)
         with writing(home):
-            remove_partial(home)
+            remove_partial(home, claim)
             for name, content in kept.items():  # without records after the checkpoint, and partial lines
                 write_atomically(home / name, content, claim)  # a new file: see `guss.runs.claim`
             for name in FOLDERS:
@@ -222,10 +227,12 @@ def train(opened: OpenRun, logs: Sequence[str] = (), **watchers: Any) -> Run:
                 rows = store_iteration(home, seeds, first, found, trainer.steps, stores_all, claim)
                 sums = {name: tally.update() for name, tally in tallies.items()}
                 save_checkpoint(home, trainer.done, trainer.meta() | {"records": sums}, trainer.state, claim)
+                claim.check()
                 for name in DERIVED:
                     (home / name).unlink(missing_ok=True)
             writers.episode(rows, found.timing)
             watch.on_episode(found.summary)
+    claim.check()
     keep_maps(home, trainer.view)
     _finish(opened, watch.on_final)
     return Run(home)
@@ -263,13 +270,14 @@ def _checked_records(home: Path, trainer: Trainer, meta: dict[str, Any], previou
     try:
         return kept_records(home, trainer, meta)
     except GussError as error:
-        way = "Restore the files from a copy, or run it again from the start with --overwrite"
+        way, kind = "Restore the files from a copy, or run it again from the start with --overwrite", GussError
         with contextlib.suppress(GussError):  # the previous checkpoint does not match either
             before = None if previous else newest_checkpoint(home, previous=True)
             if before is not None and kept_records(home, trainer, before.meta):
                 done = before.meta["done"]
                 way = f"The first {done} episodes are complete: `guss run --resume {home} --previous` resumes there"
-        raise GussError(
+                kind = PreviousIsValidError
+        raise kind(
             f"the records of {home} do not match its checkpoint after {meta['done']} episodes: {error}. Nothing "
             f"was changed. {way}"
         ) from error

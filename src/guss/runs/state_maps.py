@@ -188,7 +188,7 @@ def _unsafe(home: Path, trace: Trajectory, soft: np.ndarray) -> np.ndarray:
     """Whether each step violates a soft constraint, [T]."""
     cost = np.zeros((len(trace.obs), 0)) if trace.cost is None else np.asarray(trace.cost)
     if cost.shape[-1] != len(soft):
-        raise GussError(f"the traces of {home} have {cost.shape[-1]} costs, its environment has {len(soft)}")
+        raise GussError(f"the traces of {home} have {cost.shape[-1]} costs, but its environment has {len(soft)}")
     return np.any(cost[:, soft] > 0, axis=-1)
 
 

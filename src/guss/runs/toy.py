@@ -205,7 +205,9 @@ def _read(home: Path) -> dict[str, Any]:
     config = build(ToyConfig, data.get("config"), f"{where}config")
     for method in config.methods:
         if Path(method).name != method:
-            raise GussError(f"{where}the method name {method!r} cannot be the name of a record")
+            raise GussError(
+                f"{where}the method name {method!r} must not contain a path separator, because it becomes a file name"
+            )
     convert(data.get("provenance"), dict[str, Any], f"{where}provenance")
     return data
 

@@ -66,7 +66,7 @@ class Trainer:
     """A method, its state and a collector: trains all seeds of a run at once."""
 
     def __init__(self, config: RunConfig, data: Dataset | None = None, *, learning: bool = True) -> None:
-        """`data`: logged transitions to start from. `learning=False`: evaluate, with one episode per seed at a time."""
+        """`data`: logged transitions to start from. `learning=False`: only evaluate, one episode per seed at a time."""
         begin_programs()
         spec = spec_of_run(config)
         task, planning_task = config.tasks(spec.make_task())
@@ -91,7 +91,7 @@ class Trainer:
         self.on_stage: OnText = ignore
         """Called with the name of the current stage, such as compiling or fitting."""
         self.on_warning: OnText = ignore
-        """Called with each warning about the data at once; `EpisodeSummary` contains them too."""
+        """Called at once with each warning about the data; `EpisodeSummary` also contains these warnings."""
         self.done = 0
         """Finished episodes of each seed."""
         self.steps = np.zeros(len(config.seeds), int)
@@ -171,7 +171,7 @@ class Trainer:
         return metrics
 
     def prepare_final(self) -> FinalFit:
-        """Fit as at the start of one more episode; the report is None if there is nothing to fit."""
+        """Fit the model as before a next episode; the report is None if there is nothing to fit."""
         started = time.perf_counter()
         report = self._try_prepare(self.done).get("report")
         broken = [] if report is None else self._seeds_where(diverged(report))
@@ -214,7 +214,7 @@ class Trainer:
 
     @property
     def is_random(self) -> bool:
-        """Whether the next episode has random actions, that is, a seed has too few steps to learn from."""
+        """Whether the next episode has random actions, because a seed still has too few steps to learn from."""
         return self.config.is_random(self.done, int(self.steps.min()), self.task.episode_length)
 
     @property
@@ -279,12 +279,12 @@ def _model_r2(metrics: dict[str, Any]) -> float | None:
 
 
 def capacity_of(config: RunConfig, task: Task) -> int:
-    """Rows of the data buffer of a whole run: its episodes, and its logged data rounded up to whole episodes."""
+    """Rows of the data buffer of a whole run: for its episodes, and its logged data rounded up to whole episodes."""
     return (config.episodes + math.ceil(config.data_rows / task.episode_length)) * task.episode_length
 
 
 def make_collector(task: Task, spec: EnvSpec, config: RunConfig, num_envs: int) -> CompiledCollector | HostCollector:
-    """The collector of episodes: compiled if the Task is, otherwise stepping Gymnasium environments on the host."""
+    """The collector of episodes: compiled if the Task simulates the system, else stepping Gymnasium environments."""
     if task.reset is None or spec.make_env is not None:
         if spec.make_env is None and not spec.gym_id:
             raise GussError(
@@ -303,7 +303,7 @@ def make_collector(task: Task, spec: EnvSpec, config: RunConfig, num_envs: int) 
 
 
 def check_done(stored: Stored, episodes: int, num_envs: int = 1) -> None:
-    """Raise unless a checkpoint was written after a whole iteration of its run, by its number of episodes."""
+    """Raise unless the number of episodes in a checkpoint is possible: whole iterations, not more than the run has."""
     if not 0 <= stored.meta["done"] <= episodes or stored.meta["done"] % num_envs:
         each = f", a multiple of {num_envs}" * (num_envs > 1)
         raise GussError(

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from guss.errors import GussError
-from guss.plugins import load_plugins
-from guss.sweeps.folder import SweepFolder, about_sweep, open_sweep, started_folder
-from guss.sweeps.study import sweep_settings
-from guss.sweeps.worker import Worker
+from guss.sweeps.folder import SweepFolder, open_sweep
+from guss.sweeps.worker import PARENT, Worker
 
 POLL = 0.2
-MOST_RESTARTS = 20
-"""Crashes after which a local worker is not started again."""
+MOST_CRASHES, SHORT_LIFE = 20, 60.0
+"""A local worker that ends so many times in a row within so many seconds is not started again."""
+SECONDS_TO_END = 30.0
+"""Seconds that interrupted workers have to end."""
 ONE_THREAD = {"NPROC": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Environment variables of a worker: it computes with one thread."""
 
@@ -38,23 +38,26 @@ def cores() -> list[int]:
 
 def join(out: Path, name: str = "") -> None:
     """Work on the sweep in a folder until it is finished; every executor calls this in each of its workers."""
-    about, out = about_sweep(out), out.absolute()
-    with started_folder(about), interruptible():
-        load_plugins(sweep_settings(about["study"]).plugin)
-        Worker(open_sweep(out), name).work()
+    with interruptible():
+        Worker(open_sweep(out.absolute()), name).work()
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM interrupts like Ctrl-C: claims are released. Applies to the main thread of a program only."""
+    """Signals that end a worker interrupt it like Ctrl-C: it releases its claim.
+
+    SIGTERM: of users and schedulers; SIGHUP: the terminal was closed; SIGUSR2: the time limit of a job of submitit.
+    Applies to the main thread of a program only.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(*_: Any) -> None:
@@ -70,20 +73,20 @@ def worker_command(out: Path, name: str) -> list[str]:
 
 
 def run_local(folder: SweepFolder, workers: int) -> None:
-    """One process per core. Workers that crash are restarted; one worker runs in this process."""
+    """One process per core. Workers that crash are restarted; a single worker runs in this process."""
     if workers == 1:
         with interruptible():
             Worker(folder).work()
         return
-    places = cores()
-    slots = [_Slot(folder, f"local-{number}", places[number % len(places)]) for number in range(workers)]
+    places, slots = cores(), list[_Slot]()
     with interruptible():
         try:
+            for number in range(workers):
+                slots.append(_Slot(folder, f"local-{number}", places[number % len(places)]))
             while any([slot.check() for slot in slots]):
                 time.sleep(POLL)
         finally:
-            for slot in slots:
-                slot.end()
+            _end(slots)
     troubles = [slot.trouble for slot in slots if slot.trouble]
     if troubles and not all(each.over for each in folder.statuses()):
         raise GussError("; ".join(dict.fromkeys(troubles)))
@@ -93,17 +96,17 @@ class _Slot:
     """A worker process on one core."""
 
     def __init__(self, folder: SweepFolder, name: str, core: int) -> None:
-        self.folder, self.name, self.core = folder, name, core
-        self.starts, self.trouble = 0, ""
+        self.name, self.core, self.log = name, core, folder.log(name)
+        self.command = worker_command(folder.out, name)
+        self.crashes, self.trouble = 0, ""
         self._start()
 
     def _start(self) -> None:
-        log = self.folder.log(self.name)
-        with log.open("ab") as output:
-            command = worker_command(self.folder.out, self.name)
+        with self.log.open("ab") as output:
             how: Any = {"stdout": output, "stderr": output, "stdin": subprocess.DEVNULL, "start_new_session": True}
-            self.process = subprocess.Popen(command, env=os.environ | ONE_THREAD, **how)
-        self.starts += 1
+            environment = os.environ | ONE_THREAD | {PARENT: str(os.getpid())}
+            self.process = subprocess.Popen(self.command, env=environment, **how)
+        self.started = time.monotonic()
         if hasattr(os, "sched_setaffinity"):
             with contextlib.suppress(OSError):  # it has ended
                 os.sched_setaffinity(self.process.pid, {self.core})
@@ -113,30 +116,37 @@ class _Slot:
         code = self.process.poll()
         if code is None:
             return True
-        if code in (0, 2, 130) or self.trouble:
-            if code:
-                self.trouble = f"worker {self.name} ended with exit code {code}; its output is in {self._log}"
+        if code in (0, 130) or self.trouble:
             return False
-        if self.starts > MOST_RESTARTS:
-            self.trouble = f"worker {self.name} crashed {self.starts} times; its output is in {self._log}"
+        self.crashes = self.crashes + 1 if time.monotonic() - self.started < SHORT_LIFE else 1
+        if self.crashes > MOST_CRASHES:
+            self.trouble = (
+                f"worker {self.name} ended {self.crashes} times with code {code}; its output is in {self.log}"
+            )
             return False
         self._start()
         return True
 
-    @property
-    def _log(self) -> Path:
-        return self.folder.log(self.name)
 
-    def end(self) -> None:
-        """Interrupt the worker and wait for it."""
-        if self.process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.terminate()
+def _end(slots: Sequence[_Slot]) -> None:
+    """Interrupt all workers and wait for them; those inside a long computation are killed."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers} if main else {}
+    try:
+        for slot in slots:
+            if slot.process.poll() is None:
+                slot.process.terminate()
+        until = time.monotonic() + SECONDS_TO_END
+        for slot in slots:
             try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:  # it is inside a long computation
-                self.process.kill()
-                self.process.wait()
+                slot.process.wait(max(until - time.monotonic(), 0.0))
+            except subprocess.TimeoutExpired:
+                slot.process.kill()
+                slot.process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # ----------------------------------------------------------------------------------------------------------------- Ray

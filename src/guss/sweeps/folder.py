@@ -7,22 +7,24 @@ logs/<worker>.log      output of the workers that an executor started
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import datetime
 import json
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from guss.errors import GussError
 from guss.files import check_folder, writing
 from guss.limits import reading
+from guss.plugins import load_plugins
 from guss.runs.checkpoints import FINAL, episodes_kept
 from guss.runs.claim import Owner, owner_of
-from guss.runs.store import append_lines, read_lines, write_json
-from guss.sweeps.study import PlannedRun, Study, make_study
+from guss.runs.store import append_lines, write_json
+from guss.sweeps.study import PlannedRun, Study, SweepSettings, planned_run
+from guss.validation import build
 
 NAME, SCHEMA = "sweep", 1
 MOST_LOST = 10
@@ -36,10 +38,14 @@ class Attempts(NamedTuple):
 
     finished: int | None = None
     """Episodes of the run when it was finished; fewer than planned if it reached its target."""
+    begun: bool = False
+    """Whether an attempt was started and did not finish the run."""
+    open: bool = False
+    """Whether the last attempt neither ended nor failed: it is under way, or its worker was lost."""
     failures: int = 0
     """Failures in a row without a finished episode in between."""
     lost: int = 0
-    """Attempts in a row that did not end, because their worker was killed or crashed."""
+    """Earlier attempts in a row whose worker was lost, that is, was killed or crashed."""
     error: str | None = None
     """Why the last attempt failed."""
     worker: str | None = None
@@ -84,8 +90,9 @@ class SweepFolder:
         with writing(self.out):
             for name in ("attempts", "logs"):
                 (self.out / NAME / name).mkdir(parents=True, exist_ok=True)
-            about = {"schema": SCHEMA, "started_in": os.getcwd(), "provenance": origin, "study": self.study.tables}
-            write_json(self.out / NAME / "study.json", about)
+            settings = dataclasses.asdict(self.study.settings)
+            about = {"schema": SCHEMA, "started_in": os.getcwd(), "provenance": origin, "settings": settings}
+            write_json(self.out / NAME / "study.json", about | {"runs": [run.to_json() for run in self.study.runs]})
         for run in self.study.runs:
             attempts = self.attempts(run)
             if attempts.failures or attempts.lost:
@@ -105,23 +112,30 @@ class SweepFolder:
         return self.out / NAME / "attempts" / f"{run.home(self.out).name}.jsonl"
 
     def attempts(self, run: PlannedRun) -> Attempts:
-        """What was noted about a run."""
+        """What was noted about a run. Lines that a fault left incomplete are skipped."""
         path = self._attempts_of(run)
-        found, done, open_ = Attempts(), -1, False
-        for row in read_lines(path) if path.exists() else ():
+        found, done = Attempts(), -1
+        for row in map(_parsed, path.read_bytes().split(b"\n") if path.exists() else ()):
             event = row.get("event")
             if event == "start":
-                if row.get("done", 0) > done:  # episodes were finished since the last start
-                    found, open_, done = Attempts(), False, row["done"]
-                found = found._replace(finished=None, lost=found.lost + open_, worker=row.get("worker"))
+                if int(row.get("done", 0)) > done:  # episodes were finished since the last start
+                    found, done = Attempts(), int(row.get("done", 0))
+                lost = found.lost + found.open
+                found = found._replace(finished=None, begun=True, open=True, lost=lost, worker=row.get("worker"))
             elif event == "fail":
-                found = found._replace(failures=found.failures + 1, error=str(row.get("error")))
+                found = found._replace(open=False, failures=found.failures + 1, error=str(row.get("error")))
+            elif event == "stop":
+                found = found._replace(open=False)
             elif event == "retry":
-                found = Attempts()
+                found = Attempts(begun=found.begun)
             elif event == "finish":
-                found = Attempts(finished=int(row["done"]), worker=found.worker, notes=tuple(row.get("notes", ())))
-            open_ = event == "start"
-        return found._replace(lost=found.lost + open_)
+                finished, notes = int(row.get("done", 0)), tuple(row.get("notes", ()))
+                found = Attempts(finished=finished, worker=found.worker, notes=notes)
+        return found
+
+    def is_given_up(self, attempts: Attempts) -> bool:
+        """Whether a run has failed too often."""
+        return attempts.failures >= self.study.settings.attempts or attempts.lost >= MOST_LOST
 
     def status(self, run: PlannedRun) -> RunStatus:
         """The state of a run."""
@@ -131,14 +145,16 @@ class SweepFolder:
         attempts, owner = self.attempts(run), owner_of(home)
         try:
             done, finished = _progress(run, home, attempts)
-        except GussError as error:  # an attempt reports it, too
+        except (GussError, OSError) as error:  # an attempt reports it, too
             done, finished, attempts = 0, False, attempts._replace(error=attempts.error or str(error))
         state: State = "waiting"
         if finished:
             state = "finished"
+        elif self.is_given_up(attempts):
+            state = "given up"
         elif owner is not None and not owner.ended:
             state = "running"
-        elif attempts.failures >= self.study.settings.attempts or attempts.lost >= MOST_LOST:
+        elif self.is_given_up(attempts._replace(lost=attempts.lost + attempts.open)):
             state = "given up"
         elif attempts.failures:
             state = "failed"
@@ -152,6 +168,14 @@ class SweepFolder:
         return [self.status(run) for run in self.study.runs]
 
 
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
 def _progress(run: PlannedRun, home: Path, attempts: Attempts) -> tuple[int, bool]:
     """Finished episodes, and whether the whole run is finished."""
     if not (home / "config.json").exists():
@@ -160,39 +184,29 @@ def _progress(run: PlannedRun, home: Path, attempts: Attempts) -> tuple[int, boo
     complete = packed or not run.config.learns or (home / FINAL).exists()
     if attempts.finished is not None:
         return done, done >= attempts.finished
-    return done, done >= run.config.episodes and complete and not attempts.lost
+    return done, done >= run.config.episodes and complete and not attempts.begun
 
 
 def open_sweep(out: Path) -> SweepFolder:
-    """The sweep that was started in a folder. Its plugins must have been imported: see `about_sweep`."""
-    about = about_sweep(out)
-    folder = SweepFolder(out, make_study(about["study"]))
-    folder.origin = about["provenance"]
-    return folder
+    """The sweep that was started in a folder; imports its plugins.
 
-
-def about_sweep(out: Path) -> dict[str, Any]:
-    """The content of study.json."""
+    Works in the folder in which it was started, if this machine has it: names of files are relative to it.
+    """
     path = out / NAME / "study.json"
     if not path.exists():
         raise GussError(f"{out} is not the folder of a sweep: it has no {NAME}/study.json, which `guss sweep` writes")
-    with reading(f"{path} is not JSON"):
+    with reading(f"{path} was not written by this version of guss"):
         about = json.loads(path.read_bytes())
-    if not isinstance(about, dict) or about.get("schema") != SCHEMA or not isinstance(about.get("study"), dict):
-        raise GussError(f"{path} was not written by this version of guss: it has no study of schema {SCHEMA}")
-    return about
-
-
-@contextlib.contextmanager
-def started_folder(about: dict[str, Any]) -> Iterator[None]:
-    """Work in the folder in which the sweep was started, if this machine has it: names of files are relative to it."""
-    before, started = Path.cwd(), Path(about.get("started_in", "."))
-    if started.is_dir():
-        os.chdir(started)
-    try:
-        yield
-    finally:
-        os.chdir(before)
+        if about["schema"] != SCHEMA:
+            raise GussError(f"{path} has schema {about['schema']!r}, this version of guss reads {SCHEMA}")
+        settings, started_in = build(SweepSettings, about["settings"], "sweep"), about["started_in"]
+        if Path(started_in).is_dir():
+            os.chdir(started_in)
+        load_plugins(settings.plugin)
+        runs = tuple(planned_run(stored, started_in) for stored in about["runs"])
+    folder = SweepFolder(out, Study(settings, runs))
+    folder.origin = about["provenance"]
+    return folder
 
 
 def counts(found: Sequence[RunStatus]) -> dict[str, int]:

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import itertools
 import typing
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,8 +48,9 @@ from guss.planners import PLANNERS
 from guss.plugins import find_preset, load_preset, merged, read_toml
 from guss.runs.config import RunConfig, config_from, seeds_from, spec_of_run
 from guss.runs.store import short_name
+from guss.sweeps.forecast import expected_seconds
 from guss.types import settings_of
-from guss.validation import build, check_fields, check_ranges, types_of
+from guss.validation import build, check_fields, check_ranges, convert, types_of
 
 Path_ = tuple[str, ...]
 OWN = ("env", "method", "zip", "methods", "envs", "sweep")
@@ -86,6 +87,8 @@ class PlannedRun(NamedTuple):
     config: RunConfig
     swept: dict[str, Any]
     """The values of the settings that are swept, by name, such as `model.ensemble`."""
+    expected: tuple[float, ...]
+    """Expected seconds of each episode."""
 
     @property
     def name(self) -> str:
@@ -96,17 +99,25 @@ class PlannedRun(NamedTuple):
         """Its folder in `out`."""
         return self.config.folder_in(out)
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain data: workers need neither the study file nor, until they execute the run, its environment."""
+        return {"config": self.config.to_json(), "swept": self.swept, "expected": list(self.expected)}
+
 
 @dataclass(frozen=True)
 class Study:
     """The runs of a study, and how they are executed."""
 
-    tables: dict[str, Any]
-    """The study as plain data, with presets of files included."""
     settings: SweepSettings
     runs: tuple[PlannedRun, ...]
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
     """A sentence for each combination that is not possible."""
+
+
+def planned_run(stored: dict[str, Any], started_in: str) -> PlannedRun:
+    """The run from plain data; names of files are relative to the folder `started_in`."""
+    config = build(RunConfig, stored["config"] | {"started_in": started_in}, "run.config")
+    return PlannedRun(config, stored["swept"], tuple(stored["expected"]))
 
 
 def run_name(env: str, method: str, swept: dict[str, Any]) -> str:
@@ -129,17 +140,15 @@ def make_study(tables: dict[str, Any]) -> Study:
 
     Plugins must have been imported.
     """
-    tables = _with_presets(tables)
-    for name in tables:
-        if name not in KINDS and name not in OWN:
-            raise UnknownNameError("entry of the study", name, [*OWN, *KINDS])
-    envs, methods = (_names(tables, name) for name in ("env", "method"))
+    settings, envs, methods = sweep_settings(tables), _names(tables, "env"), _names(tables, "method")
     for method in methods:
         check_method(method)
-    for kind, named in (("methods", methods), ("envs", envs)):
-        for name in _table(tables, kind):
-            if name not in named:
-                raise UnknownNameError(f"name in the table `{kind}`, which the study does not list:", name, named)
+    _check_entries(tables, OWN, "the study")
+    _check_listed(tables, "envs", envs)
+    for env, layer in _table(tables, "envs").items():
+        _check_entries(_table(tables["envs"], env), ("methods",), f"the table envs.{env}")
+        _check_listed(layer, "methods", methods)
+    _check_listed(tables, "methods", methods)
     found: dict[str, PlannedRun] = {}
     left_out: list[str] = []
     for env, method in itertools.product(envs, methods):
@@ -152,22 +161,21 @@ def make_study(tables: dict[str, Any]) -> Study:
                 left_out.append(why)
     if not found:
         raise GussError(f"nothing to run. {'; '.join(left_out)}; ppo-lagrangian and cpo support both")
-    return Study(tables, sweep_settings(tables), tuple(found.values()), tuple(left_out))
+    return Study(settings, tuple(found.values()), tuple(left_out))
 
 
-def _with_presets(tables: dict[str, Any]) -> dict[str, Any]:
-    """A copy in which presets that are files are replaced by their content: workers may run in other folders."""
+def _check_entries(table: dict[str, Any], more: Sequence[str], what: str) -> None:
+    """Raise for an entry that is neither a setting of a run nor one of `more`."""
+    for name in table:
+        if name not in KINDS and name not in more:
+            raise UnknownNameError(f"entry of {what}", name, [*more, *KINDS])
 
-    def content(value: Any) -> Any:
-        if isinstance(value, list):
-            return [content(each) for each in value]
-        return load_preset(value) if isinstance(value, str) and value.endswith(".toml") else value
 
-    found = {name: content(value) if name == "preset" else value for name, value in tables.items()}
-    for kind in ("envs", "methods"):
-        if kind in found:
-            found[kind] = {name: _with_presets(_table(found[kind], name, kind)) for name in _table(found, kind)}
-    return found
+def _check_listed(table: dict[str, Any], kind: str, listed: Sequence[str]) -> None:
+    """Raise for an environment or a method that has a table, but is not in the study's list."""
+    for name in _table(table, kind):
+        if name not in listed:
+            raise UnknownNameError(f"name in the table `{kind}`, which the study does not list:", name, listed)
 
 
 def _names(tables: dict[str, Any], entry: str) -> list[str]:
@@ -181,11 +189,11 @@ def _names(tables: dict[str, Any], entry: str) -> list[str]:
 EXAMPLES = {"env": '["safe-pendulum", "safe-acrobot"]', "method": '["guss", "rs"]'}
 
 
-def _table(tables: dict[str, Any], name: str, within: str | None = None) -> dict[str, Any]:
+def _table(tables: dict[str, Any], name: str) -> dict[str, Any]:
     """A table of the study; empty if there is none."""
     value = tables.get(name, {})
     if not isinstance(value, dict):
-        raise GussError(f"{name if within is None else f'{within}.{name}'} of the study must be a table, got {value!r}")
+        raise GussError(f"{name} of the study must be a table, got {value!r}")
     return value
 
 
@@ -203,25 +211,22 @@ def _impossible(config: RunConfig) -> str | None:
 def _points(tables: dict[str, Any], env: str, method: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Settings of each run of a pair, and those that are swept."""
     base = {name: value for name, value in tables.items() if name not in OWN}
-    in_env = _table(_table(tables, "envs"), env, "envs")
+    in_env = _table(_table(tables, "envs"), env)
     layers = [{name: value for name, value in in_env.items() if name != "methods"}]
-    for each in (_table(tables, "methods"), _table(in_env, "methods", f"envs.{env}")):
-        layers.append(_of_method(method, _table(each, method, "methods")))
+    for each in (_table(tables, "methods"), _table(in_env, "methods")):
+        layers.append(_of_method(method, _table(each, method)))
     for zipped in _zipped(tables):
-        values = base
+        values = _normal(base)
         for layer in (zipped, *layers):
             values = merged(values, _normal(layer))
-        flat = dict(_leaves(_normal(values)))
+        flat = dict(_leaves(values))
         models = flat.get(("model", "name"), [])
         kinds = [(path, _kind(path, method, models if isinstance(models, list) else [models])) for path in flat]
         axes = {path: flat[path] for path, kind in kinds if _is_swept(kind, flat[path])}
         together = {path: value for path, value in _leaves(_normal(zipped)) if flat.get(path) == value}
         for chosen in itertools.product(*axes.values()):
             point = dict(zip(axes, chosen, strict=True))
-            swept = {
-                ".".join(path[path[0] == "method_settings" :]): value for path, value in (together | point).items()
-            }
-            yield _nested(flat | point), swept
+            yield _nested(flat | point), {_written(path): value for path, value in (together | point).items()}
 
 
 def _of_method(method: str, table: dict[str, Any]) -> dict[str, Any]:
@@ -314,7 +319,7 @@ def _planned(env: str, method: str, values: dict[str, Any], swept: dict[str, Any
     """The config of a run, without settings that have no effect on its method."""
     values = dict(values)
     preset, first, seeds = (values.pop(name, None) for name in ("preset", "seed", "seeds"))
-    found = find_preset(env) if preset is None else load_preset(preset) if isinstance(preset, str) else preset
+    found = find_preset(env) if preset is None else load_preset(convert(preset, str, "preset"))
     model, fit = values.pop("model", {}), values.pop("fit", {})
     model_settings = {name: value for name, value in model.items() if name != "name"}
     tables = {"model_settings": model_settings, "fit": fit, "method_settings": values.pop("method_settings", {})}
@@ -326,7 +331,8 @@ def _planned(env: str, method: str, values: dict[str, Any], swept: dict[str, Any
         config = config_from(found, method, env, _seeds(first, seeds), **chosen)
     except GussError as error:
         raise GussError(f"the run {run_name(env, method, swept)}: {error}") from error
-    return PlannedRun(config, {name: value for name, value in swept.items() if _has_effect(name, unused)})
+    effective = {name: value for name, value in swept.items() if _has_effect(name, unused)}
+    return PlannedRun(config, effective, tuple(expected_seconds(config).tolist()))
 
 
 def _has_effect(name: str, unused: Collection[str]) -> bool:

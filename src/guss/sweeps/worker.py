@@ -11,6 +11,7 @@ import os
 import platform
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,22 @@ from typing import Any
 from guss.collect.compiled import OnStep
 from guss.errors import GussError, in_one_line, warn
 from guss.progress import EpisodeSummary
+from guss.runs.animation import NAME as ANIMATION
 from guss.runs.animator import write_animation
+from guss.runs.checkpoints import PreviousIsValidError
 from guss.runs.claim import ClaimLostError, InUseError, Observer, owner_of
-from guss.runs.run import OpenRun, new_run, reopened_run, train
+from guss.runs.run import ExistingRunError, OpenRun, new_run, reopened_run, train
+from guss.runs.state_maps import NAME as MAPS
 from guss.runs.state_maps import write_maps
 from guss.runs.trainer import ignore
-from guss.sweeps.folder import RunStatus, SweepFolder
-from guss.sweeps.forecast import expected_seconds
+from guss.sweeps.folder import Event, RunStatus, SweepFolder
 from guss.sweeps.study import PlannedRun
 
-POLL = 1.0
-"""Seconds between two looks at the folder while other workers have claimed all runs."""
+PARENT = "GUSS_PARENT"
+"""Environment variable with the process that starts workers and ends with them."""
+
+LONGEST_WAIT = 600.0
+"""Largest number of seconds until a failed run is tried again."""
 
 
 class Worker:
@@ -38,10 +44,14 @@ class Worker:
         self.folder, self.on_step = folder, on_step
         self.name = name or f"{platform.node()}-{os.getpid()}"
         self.on_episode: Callable[[EpisodeSummary], Any] = ignore
+        self.poll = min(1.0, folder.study.settings.expiry / 10)
+        """Seconds between two looks at the folder while other workers have claimed all runs."""
         self._observer = Observer(folder.study.settings.expiry)
-        self._expected = {run.home(folder.out).name: expected_seconds(run.config) for run in folder.study.runs}
         self._failed: dict[str, tuple[int, float]] = {}
         """Failures of a run, and when this worker first saw that number."""
+        self._unwritten: Counter[str] = Counter()
+        """Failures of a run that could not be noted, because the folder could not be written to."""
+        self._parent = os.getppid()
 
     def work(self) -> None:
         """Return when all runs are finished or given up."""
@@ -49,51 +59,76 @@ class Worker:
             found = self.folder.statuses()
             if all(each.over for each in found):
                 return
-            waiting = sorted((each for each in found if not each.over), key=self._left, reverse=True)
+            waiting = sorted((each for each in found if not each.over), key=_left, reverse=True)
             if not any(self._is_free(each) and self._attempt(each) for each in waiting):
-                time.sleep(POLL)
+                self._check_parent()
+                time.sleep(self.poll)
 
-    def _left(self, found: RunStatus) -> float:
-        """Expected seconds until the run is finished."""
-        return float(self._expected[found.home.name][found.done :].sum())
+    def _check_parent(self) -> None:
+        """Stop if the process that started this worker, and would restart it, has ended."""
+        if os.environ.get(PARENT) == str(self._parent) != str(os.getppid()):
+            raise KeyboardInterrupt
 
     def _is_free(self, found: RunStatus) -> bool:
         """Whether nobody has claimed the run, and a failed run has waited long enough. Clocks need not agree."""
-        owner, failures = owner_of(found.home), found.attempts.failures
+        owner, attempts, name = owner_of(found.home), found.attempts, found.home.name
         if owner is not None and not self._observer.lost(owner):
             return False
-        if failures != self._failed.get(found.home.name, (0, 0.0))[0]:
-            self._failed[found.home.name] = failures, time.monotonic()
-        since = self._failed.get(found.home.name, (0, 0.0))[1]
-        wait = self.folder.study.settings.backoff * 4 ** (failures - 1) if failures else 0.0
-        return time.monotonic() - since >= wait
+        failures = attempts.failures + attempts.lost + attempts.open + self._unwritten[name]
+        if failures != self._failed.get(name, (0, 0.0))[0]:
+            self._failed[name] = failures, time.monotonic()
+        since = self._failed.get(name, (0, 0.0))[1]
+        return time.monotonic() - since >= self._wait(failures)
+
+    def _wait(self, failures: int) -> float:
+        """Seconds between a failure and the next attempt."""
+        if failures == 0:
+            return 0.0
+        return min(self.folder.study.settings.backoff * 4.0 ** min(failures - 1, 20), LONGEST_WAIT)
 
     def _attempt(self, found: RunStatus) -> bool:
-        """Execute a run; False if another worker claimed it first. Its errors are noted, and do not end the worker."""
+        """Execute a run; False if another worker was faster. Its errors are noted, and do not end the worker."""
         run = found.planned
         try:
             with self._opened(run) as opened:
-                if self.folder.status(run).over:  # another worker finished it meanwhile
+                attempts = self.folder.attempts(run)
+                if attempts.finished is not None or self.folder.is_given_up(attempts):  # by another worker, meanwhile
                     return False
                 self.folder.note(run, "start", worker=self.name, done=opened.trainer.done)
-                train(opened, on_episode=self.on_episode, on_step=self.on_step)
+                train(opened, on_episode=self._after_episode, on_step=self.on_step)
                 self.folder.note(run, "finish", done=opened.trainer.done, notes=self._extras(opened.home))
-        except InUseError:
+        except (InUseError, ExistingRunError):
             return False
         except ClaimLostError as error:
             warn(str(error))
         except KeyboardInterrupt:
-            self.folder.note(run, "stop")
+            self._note(run, "stop")
             raise
         except GussError as error:
             self._note_failure(run, str(error))
         except (Exception, SystemExit) as error:
             self._note_failure(run, in_one_line(error), traceback=traceback.format_exc())
+        else:
+            del self._unwritten[found.home.name]
         return True
+
+    def _after_episode(self, news: EpisodeSummary) -> None:
+        self.on_episode(news)
+        self._check_parent()
 
     def _note_failure(self, run: PlannedRun, error: str, **more: Any) -> None:
         warn(f"{run.name}: {error}")
-        self.folder.note(run, "fail", error=error, **more)
+        if not self._note(run, "fail", error=error, **more):
+            self._unwritten[run.home(self.folder.out).name] += 1
+
+    def _note(self, run: PlannedRun, event: Event, **more: Any) -> bool:
+        """Note the end of an attempt; False if the folder cannot be written to, which must not end the worker."""
+        try:
+            self.folder.note(run, event, **more)
+        except GussError as error:
+            warn(str(error))
+            return False
+        return True
 
     @contextlib.contextmanager
     def _opened(self, run: PlannedRun) -> Iterator[OpenRun]:
@@ -106,24 +141,26 @@ class Worker:
             else:
                 try:
                     opened = stack.enter_context(reopened_run(home, observer=observer))
-                except InUseError:
-                    raise
-                except GussError as error:  # the previous checkpoint, if the newest is damaged
-                    try:
-                        opened = stack.enter_context(reopened_run(home, previous=True, observer=observer))
-                    except GussError:
-                        raise error from None
+                except PreviousIsValidError as error:
+                    warn(str(error))
+                    opened = stack.enter_context(reopened_run(home, previous=True, observer=observer))
             yield opened
 
     def _extras(self, home: Path) -> list[str]:
-        """Write files that reports use; returns why some could not be written."""
-        writers: dict[str, Callable[[Path], Any]] = {"state map": write_maps}
+        """Write files that reports use, unless `train` has written them; returns why some could not be written."""
+        writers: dict[str, Callable[[Path], Any]] = {MAPS: write_maps}
         if self.folder.study.settings.animations:
-            writers["animation"] = write_animation
+            writers[ANIMATION] = write_animation
         notes = []
         for name, write in writers.items():
             try:
-                write(home)
+                if not (home / name).exists():
+                    write(home)
             except GussError as error:
                 notes.append(f"no {name}: {error}")
         return notes
+
+
+def _left(found: RunStatus) -> float:
+    """Expected seconds until the run is finished."""
+    return sum(found.planned.expected[found.done :])

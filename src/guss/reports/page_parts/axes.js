@@ -1,6 +1,6 @@
-// Scales and ticks, for curves and animations alike.
+// Scales and ticks of curves and animations.
 
-/** From values to pixels and back; `log` for a logarithmic scale. */
+/** Converts values to pixels, and back with `invert`; `log`: a logarithmic scale. */
 function scaleOf([low, high], [start, stop], log = false) {
   const to = log ? Math.log10 : (value) => value;
   const from = log ? (value) => 10 ** value : (value) => value;

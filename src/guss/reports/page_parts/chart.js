@@ -106,7 +106,7 @@ class Chart {
     }).length;
     const crowd = (start) => this.lines().reduce((sum, line) => sum + near(line, start), 0);
     const steps = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((i) => right - 4 - wide - (i / 8) * Math.max(0, right - left - wide - 8));
-    const start = steps.reduce((best, step) => (crowd(step) < crowd(best) ? step : best)); // where fewest lines are
+    const start = steps.reduce((best, step) => (crowd(step) < crowd(best) ? step : best)); // the position that covers the fewest lines
     return [
       makeSvg("line", { x1: left, x2: right, y1: at, y2: at, class: kind }),
       makeSvg("text", { x: start + wide, y: at + (above ? -5 : 13), "text-anchor": "end", class: kind }, text),
@@ -173,7 +173,7 @@ class Chart {
     else this.read(this.x.invert(tap.place[0]));
   }
 
-  /** The browser interprets the gesture as scrolling. */
+  /** Cancel a drag, because the browser interprets the gesture as scrolling. */
   letGo() {
     this.drag = null;
     this.read(null);

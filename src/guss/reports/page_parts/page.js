@@ -36,7 +36,7 @@ function atAGlance() {
 
 function notice() {
   return filled(payload.missing)
-    ? make("div", { class: "notice", role: "note" }, make("h2", {}, "What is missing, partial or mixed"),
+    ? make("div", { class: "notice", role: "note" }, make("h2", {}, "Missing, incomplete or inconsistent runs"),
       make("ul", {}, payload.missing.map((text) => make("li", {}, prose(text)))))
     : null;
 }
@@ -56,7 +56,7 @@ function legendOfTable(env) {
     `MAR: ${MEASURES.mar.about}${env.reward ? ` (${env.reward})` : ""}.`,
     `MRCP: ${MEASURES.mrcp_ksteps.about}${isNumber(env.threshold) ? `; the threshold is ${fixed(env.threshold)}` : ""}.`,
     `p(unsafe): ${MEASURES.unsafe_pct.about}; transient: over the first 15 % of the episodes.`,
-    "Planning: time to choose one action, for one seed on one core. Predictions: transitions that the model predicts for it.",
+    "Planning: time to choose one action, for one seed on one core. Predictions: number of transitions that the model predicts to choose one action.",
   ];
   return hint(notes.join(" "));
 }
@@ -176,7 +176,7 @@ else report.append(make("p", { class: "notice" }, "There is nothing to compare y
 if (filled(payload.groups)) report.append(section("further", "Further comparisons", payload.groups.map(group)));
 if (filled(payload.figures)) report.append(section("figures", "Figures", figures(payload.figures)));
 if (filled(payload.runs)) {
-  report.append(section("runs", "Runs", hint("The runs behind the numbers above, each with the command that reproduces it."),
+  report.append(section("runs", "Runs", hint("The runs from which the numbers above are computed, each with the command that reproduces it."),
     make("div", { class: "cards" }, payload.runs.map(card))));
 }
 report.append(make("footer", {}, make("p", {}, "Written by ", make("code", {}, payload.command ?? "guss report"),

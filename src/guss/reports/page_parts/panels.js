@@ -12,7 +12,7 @@ function viridis(share) {
   return `rgb(${mixed.join(",")})`;
 }
 
-/** Clear a canvas and scale it to device pixels; returns its pen and its size in CSS pixels. */
+/** Clear a canvas and scale it to device pixels; returns its drawing context and its size in CSS pixels. */
 function wiped(canvas) {
   const dense = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
   const size = [Math.round(width * dense), Math.round(height * dense)];
@@ -58,7 +58,7 @@ function framed({ pen, width, height }, { x, y, names, equal = false, below = 34
   pen.restore();
 }
 
-/** A line of [x, y]; null, or `broken` of two neighbours, interrupts it. */
+/** A line through points [x, y]; a null point, or two neighbours for which `broken` is true, interrupt it. */
 function stroke(pen, points, colour, width, broken = () => false) {
   pen.beginPath();
   points.forEach((point, i) => {
@@ -79,7 +79,7 @@ function dot(pen, [x, y], radius, colour) {
 
 // --------------------------------------------------------------------------------------------------- the system
 
-/** The canvas angle of an angle measured from upright, counter-clockwise. */
+/** Convert an angle measured counter-clockwise from upright to a canvas angle. */
 const turned = (angle) => -(Math.PI / 2 + angle);
 
 const SHAPES = {
@@ -131,10 +131,10 @@ function drawPlans(canvas, animation, frame) {
   (animation.axes.kind === "place" ? drawPlaces : drawTimes)(canvas, animation, frame);
 }
 
-/** Whether a line is interrupted between two points, because the number wraps around at its limits. */
+/** Whether a line is interrupted between two points, because its value (such as an angle) wraps around. */
 const wrapping = (axes, y) => (a, b) => axes.wraps !== null && Math.abs(a[1] - b[1]) > Math.abs(y(axes.wraps) - y(0));
 
-/** A number over steps from now. */
+/** Plot one value of each plan against the steps from now. */
 function drawTimes(canvas, { axes, path }, frame) {
   const [limits] = axes.limits;
   framed(wiped(canvas), { x: [-axes.past, axes.horizon], y: limits, names: ["steps from now", axes.labels[0]] }, ({ x, y }, area) => {
@@ -159,7 +159,7 @@ function band(pen, area, y, low, high) {
   pen.fillRect(area.left, y(high), area.right - area.left, y(low) - y(high));
 }
 
-/** Paths in the plane. */
+/** Plot plans as paths in the plane. */
 function drawPlaces(canvas, animation, frame) {
   const [xLimits, yLimits] = animation.axes.limits;
   framed(wiped(canvas), { x: xLimits, y: yLimits, names: animation.axes.labels, equal: true }, ({ x, y }) => {

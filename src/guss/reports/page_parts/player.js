@@ -1,7 +1,7 @@
 // The animations of an environment: a tab for each method, played when in view.
 
 const FRAMES_PER_SECOND = 8;
-const HOLD = 1.2; // seconds of the last frame
+const HOLD = 1.2; // seconds for which the last frame is shown
 let players = 0;
 
 /** Decode an animation of the payload: gzipped JSON in base64. */
@@ -47,7 +47,7 @@ class Player {
     this.box = make("div", { class: "player" }, list, this.panel);
   }
 
-  /** Play when visible, pause when hidden, redraw after a resize; unpack the chosen animation when close to view, or idle. */
+  /** Play when visible, pause when hidden, redraw after a resize; unpack the chosen animation when it is almost visible or the browser is idle. */
   watch() {
     new IntersectionObserver(([entry]) => {
       this.inView = entry.isIntersecting;
@@ -111,7 +111,7 @@ class Player {
     this.draw();
   }
 
-  /** Play or pause; `asked`: by the reader, which overrides automatic playing. */
+  /** Play or pause; `asked`: the reader pressed a control, which overrides automatic playing. */
   play(on, asked = false) {
     if (asked) this.wanted = on;
     this.playing = on && this.animation !== null;
@@ -166,7 +166,7 @@ class Player {
   }
 }
 
-/** The panels of an animation, the episode last. */
+/** The panels of an animation; the curve of the episode is the last one. */
 function partsOf(animation, envLabel) {
   const part = (kind, draw, key) => {
     const title = animation.titles[kind], canvas = make("canvas", { role: "img", "aria-label": `${title}, ${envLabel}` });

@@ -67,7 +67,7 @@ function sortableTable(caption, columns, items, sectionOf = () => null) {
   return make("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": caption }, table);
 }
 
-/** A number as a link to its run. */
+/** A number that links to its run, if the run is on the page. */
 function linked(row, text, attributes = {}) {
   return row.run ? make("a", { href: `#run-${encodeURIComponent(row.run)}`, ...attributes }, text) : make("span", attributes, text);
 }
@@ -112,7 +112,7 @@ function resultsTable(env) {
     })),
     ...[...new Set(env.rows.flatMap((row) => Object.keys(row.by_cost ?? {})))].map((cost) =>
       plain(cost, "unsafe, %", `percentage of steps that violate ${cost}, over all episodes`, (row) => row.by_cost?.[cost]?.[0], (row) => plusMinus(...row.by_cost[cost]))),
-    plain("Pareto", "rank", "1: no other method has at least its reward with fewer unsafe steps, or more reward with at most its unsafe steps", (row) => row.rank, (row) => String(row.rank)),
+    plain("Pareto", "rank", "1: no other method is better in reward or unsafe steps and at least as good in the other", (row) => row.rank, (row) => String(row.rank)),
     plain("planning", "ms/step", "time to choose one action, for one seed on one core, in the fastest episode", (row) => row.plan_ms, (row) => short(row.plan_ms)),
     plain("predictions", "per step", "transitions that the model predicts to choose one action", (row) => row.evaluations, (row) => fixed(row.evaluations, 0)),
     plain("seeds", null, "number of independent runs", (row) => row.seeds, (row) => String(row.seeds)),

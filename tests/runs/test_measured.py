@@ -1,0 +1,63 @@
+"""Costs that a Task only measures: they are recorded and reported, and change nothing else."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.short_runs import ORIGIN, add, config, run_one, short_pendulum
+
+from guss.collect.datasets import read_episode
+from guss.constraint import Constraint, with_params
+from guss.errors import GussError
+from guss.reports.inventory import gather
+from guss.reports.report import make_report, to_markdown
+from guss.runs.store import read_lines, trace_path
+
+
+def too_fast(obs, action, next_obs, limit):
+    return abs(next_obs[2]) > limit
+
+
+def measured_pendulum():
+    return short_pendulum(measured=(Constraint("fast", with_params(too_fast, limit=1.0)),))
+
+
+add("measured-pendulum", measured_pendulum)
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory):
+    out = tmp_path_factory.mktemp("measured")
+    return [run_one(config(env=env, model="oracle", initial_episodes=0), out, ORIGIN)
+            for env in ("short-pendulum", "measured-pendulum")]  # fmt: skip
+
+
+def test_a_measured_cost_is_recorded_and_changes_nothing_else(homes):
+    plain, measured = (read_lines(home / "episodes.jsonl") for home in homes)
+    shares = [row.pop("unsafe_pct_by_cost") for row in measured]
+    assert measured == plain
+    assert len({share["fast"] for share in shares}) > 1
+    for row, share in zip(measured, shares, strict=True):
+        trace = read_episode(trace_path(homes[1], row["seed"], row["episode"]))
+        assert share == {"unsafe_angle": row["unsafe_pct"], "fast": 100 * np.mean(abs(trace.next_obs[:, 2]) > 1.0)}
+
+
+def test_a_report_shows_it_next_to_the_constraint(homes):
+    found = gather(homes[1].parent)
+    assert {record.env for record in found.records} == {"short-pendulum", "measured-pendulum"}
+    text = to_markdown(make_report(homes[1].parent))
+    assert "| method | unsafe_angle [%] | fast [%] |" in text.replace("\\_", "_")
+    assert json.loads((homes[1] / "config.json").read_text())["config"]["env"] == "measured-pendulum"
+
+
+@pytest.mark.parametrize(
+    ("constraint", "message"),
+    [
+        (Constraint("learned"), "a measured cost needs a function of"),
+        (Constraint("unsafe_angle", with_params(too_fast, limit=1.0)), "constraint names must differ"),
+        (Constraint("wrong", lambda obs, action, next_obs: next_obs), "'wrong'"),
+    ],
+)
+def test_a_bad_measured_cost_is_one_sentence(constraint, message):
+    with pytest.raises(GussError, match=message):
+        short_pendulum(measured=(constraint,))
