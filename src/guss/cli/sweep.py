@@ -55,7 +55,9 @@ class SweepCommand:
     """Number of workers. Each uses one thread."""
     worker: Annotated[str, arg(metavar="NAME", help_behavior_hint="(default: host and process)")] = ""
     """With --join: the worker's name in sweep/attempts."""
-    address: Annotated[str | None, arg(help_behavior_hint="(default: start Ray on this machine)")] = None
+    address: Annotated[
+        str | None, arg(metavar="ADDRESS", help_behavior_hint="(default: start Ray on this machine)")
+    ] = None
     """Address of a Ray cluster, such as auto."""
     resources: Pairs = ()
     """Resources of a Ray worker, such as num_cpus=2 memory=4e9."""

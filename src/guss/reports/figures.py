@@ -237,6 +237,7 @@ def draw_coverage(maps: Mapped) -> Any:
     axes.set(xlabel="episode (log scale)", ylabel="cells of the state map visited so far [%]", xscale="log")
     axes.set(xlim=(1, None), ylim=(0, None))
     axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.minorticks_off()
     axes.set_title(f"{plot_text(maps[0][0].env_label)}: state space covered, mean over seeds", fontsize=10)
     axes.legend(frameon=False, fontsize=8, handlelength=3, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
