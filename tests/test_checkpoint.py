@@ -101,7 +101,7 @@ def test_states_that_do_not_fit_are_told(file):
 
 def test_a_write_that_fails_leaves_the_old_file(file):
     before = file.read_bytes()
-    (file.parent / "a.ckpt.partial").mkdir()
+    (file.parent / f"a.ckpt.{os.getpid()}.partial").mkdir()
     with pytest.raises(GussError, match=r"cannot write .*a\.ckpt: Is a directory"):
         checkpoint.save(file, "run", {}, STATE)
     assert file.read_bytes() == before

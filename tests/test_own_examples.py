@@ -45,8 +45,8 @@ def test_a_search_finds_settings_and_resumes(tmp_path):
             [*command, "--trials", trials], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        assert f"trial {int(trials) - 1}: " in done.stdout
         assert "not dominated: " in done.stdout
+    assert "trial 1: " in done.stdout
     assert "trial 0: " not in done.stdout, "it is read from the journal"
     assert len(list((tmp_path / "found").glob("safe-pendulum-guss-*/config.json"))) == 2
     assert (tmp_path / "found" / "pareto.png").stat().st_size > 1000

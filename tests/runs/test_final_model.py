@@ -171,7 +171,7 @@ def test_an_agent_of_a_run_acts_on_a_given_system_of_any_name(whole):
     agent = Agent.from_run(whole, seed=4, system=env, task=short_pendulum(name="rig", episode_length=30))
     assert agent.learn(1)[0].steps == 30
     wide = short_pendulum(actions=ContinuousActions((-2.0,), (3.0,)))
-    with pytest.raises(GussError, match=r"actions continuous .*high \[2\.0\]\), task .* has .*high \[3\.0\]"):
+    with pytest.raises(GussError, match=r"actions continuous .*high \[2\.0\]\); task .* has .*high \[3\.0\]"):
         Agent.from_run(whole, system=wide)
     with pytest.raises(GussError, match="constraints unsafe_angle, task 'safe-pendulum' has speed"):
         Agent.from_run(whole, system=short_pendulum(constraints=(Constraint("speed", lambda o, a, n: n[2] > 8.0),)))

@@ -102,7 +102,8 @@ def test_a_fitted_model_acts_and_goes_on_learning(stored, tmp_path):
     assert Agent.load(path, task.replace(name="another name")).phase == "plan"
     narrow = task.replace(actions=type(task.actions)((-1.0,), (1.0,)))
     with pytest.raises(
-        GussError, match=r"actions continuous \(low \[-2.0\], high \[2.0\]\), task .* has continuous \(low \[-1.0"
+        GussError,
+        match=r"actions continuous \(low \[-2.0\], high \[2.0\]\); task .* has actions continuous \(low \[-1.0",
     ):
         Agent.load(path, narrow)
 

@@ -8,6 +8,9 @@ from helpers.fault_injection import KINDS, disturbed, tables, undisturbed
 from guss.plugins import load_plugins
 
 
+EPISODES = 350
+
+
 def inject(tmp_path, episodes, each, seed):
     study = tables(tmp_path, episodes)
     load_plugins(study["sweep"]["plugin"])
@@ -18,8 +21,8 @@ def inject(tmp_path, episodes, each, seed):
 
 
 def test_a_disturbed_sweep_ends_as_if_it_had_not_been(tmp_path):
-    faults, recorded, _, left, _ = inject(tmp_path, episodes=150, each=2, seed=0)
-    assert recorded == 2 * (2 * 150 + 150 + 4)
+    faults, recorded, _, left, _ = inject(tmp_path, episodes=EPISODES, each=2, seed=0)
+    assert recorded == 2 * (3 * EPISODES + 4)
     assert len(left) <= 2, "a study may be over before the last faults"
     assert all(faults[kind] for kind in KINDS if kind != "full disk"), "which needs the right to mount a small disk"
 
