@@ -7,7 +7,6 @@ from helpers.fault_injection import KINDS, disturbed, tables, undisturbed
 
 from guss.plugins import load_plugins
 
-
 EPISODES = 350
 
 
