@@ -63,6 +63,23 @@ def test_all_runs_are_executed_the_longest_first(whole):
     assert counts(whole.statuses()) == {"finished": 2, "running": 0, "waiting": 0, "failed": 0, "given up": 0}
 
 
+def test_each_program_is_compiled_by_one_worker(tmp_path):
+    """Of equally long runs, two workers take those with different programs, then those with the same."""
+    configs = [config(budget=budget, seeds=(seed,)) for budget in (20, 21) for seed in (1, 2)]
+    folder = sweep(tmp_path, configs)
+    first, second = Worker(folder), Worker(folder)
+    (one, *_) = first._in_order(folder.statuses())
+    with claimed(one.home):
+        first._compiled.add(workers._program(one))
+        (other, *_) = second._in_order(folder.statuses())
+        assert workers._program(other) != workers._program(one)
+        with claimed(other.home):
+            second._compiled.add(workers._program(other))
+            for worker, mine in ((first, one), (second, other)):
+                free = [each for each in worker._in_order(folder.statuses()) if each.state == "waiting"]
+                assert workers._program(free[0]) == workers._program(mine)
+
+
 def test_a_sweep_runs_as_single_runs_do(whole, tmp_path):
     for each in SMALL:
         assert_same_run(home_of(whole, each.method), run_one(each, tmp_path, ORIGIN))

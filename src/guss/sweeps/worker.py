@@ -7,6 +7,7 @@ starts it or resumes it, and looks again. Runs of lost workers are taken over, f
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import platform
 import time
@@ -28,6 +29,7 @@ from guss.runs.state_maps import NAME as MAPS
 from guss.runs.state_maps import write_maps
 from guss.runs.trainer import ignore
 from guss.sweeps.folder import Event, RunStatus, SweepFolder
+from guss.sweeps.forecast import COMPILE
 from guss.sweeps.study import PlannedRun
 
 PARENT = "GUSS_PARENT"
@@ -51,6 +53,8 @@ class Worker:
         """Failures of a run, and when this worker first saw that number."""
         self._unwritten: Counter[str] = Counter()
         """Failures of a run that could not be noted, because the folder could not be written to."""
+        self._compiled: set[str] = set()
+        """Programs of the runs that this worker has executed."""
         self._parent = os.getppid()
 
     def work(self) -> None:
@@ -59,10 +63,22 @@ class Worker:
             found = self.folder.statuses()
             if all(each.over for each in found):
                 return
-            waiting = sorted((each for each in found if not each.over), key=_left, reverse=True)
+            waiting = self._in_order([each for each in found if not each.over])
             if not any(self._is_free(each) and self._attempt(each) for each in waiting):
                 self._check_parent()
                 time.sleep(self.poll)
+
+    def _in_order(self, found: list[RunStatus]) -> list[RunStatus]:
+        """The longest run first. Runs whose programs this worker has compiled count as longer, and those whose programs
+        another worker uses as shorter: then each program is compiled by one worker.
+        """
+        others = {_program(each) for each in found if each.state == "running"}
+
+        def score(each: RunStatus) -> float:
+            mine, theirs = _program(each) in self._compiled, _program(each) in others
+            return sum(each.planned.expected[each.done :]) + COMPILE * (mine - theirs)
+
+        return sorted(found, key=score, reverse=True)
 
     def _check_parent(self) -> None:
         """Stop if the process that started this worker, and would restart it, has ended."""
@@ -95,6 +111,7 @@ class Worker:
                 if attempts.finished is not None or self.folder.is_given_up(attempts):  # by another worker, meanwhile
                     return False
                 self.folder.note(run, "start", worker=self.name, done=opened.trainer.done)
+                self._compiled.add(_program(found))
                 train(opened, on_episode=self._after_episode, on_step=self.on_step)
                 self.folder.note(run, "finish", done=opened.trainer.done, notes=self._extras(opened.home))
         except (InUseError, ExistingRunError):
@@ -161,6 +178,7 @@ class Worker:
         return notes
 
 
-def _left(found: RunStatus) -> float:
-    """Expected seconds until the run is finished."""
-    return sum(found.planned.expected[found.done :])
+def _program(found: RunStatus) -> str:
+    """Equal for runs that share all compiled programs: those that differ in their seeds only."""
+    config = found.planned.config
+    return json.dumps([len(config.seeds), config.changed() | {"seeds": None}], sort_keys=True)
