@@ -136,7 +136,7 @@ class Injector:
 
     # ------------------------------------------------------------------------------------------------------ the study
 
-    def run(self, limit=600.0):
+    def run(self, limit=1800.0):
         """Execute the study; inject the faults one after another, each after some progress."""
         until = time.monotonic() + limit
         try:
@@ -353,7 +353,7 @@ def check_records(folder, whole, faults):
 
 
 @contextlib.contextmanager
-def small_disk(place, megabytes=24):
+def small_disk(place, megabytes=200):
     """A disk of limited size at this folder, if this user may mount one; yields whether it is."""
     place.mkdir(parents=True, exist_ok=True)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", place], capture_output=True)

@@ -28,7 +28,7 @@ def test_a_disturbed_sweep_ends_as_if_it_had_not_been(tmp_path):
 
 @pytest.mark.long
 def test_a_sweep_disturbed_two_hundred_times_ends_as_if_it_had_not_been(tmp_path, record_result):
-    faults, recorded, failed, left, seconds = inject(tmp_path, episodes=2500, each=18, seed=1)
+    faults, recorded, failed, left, seconds = inject(tmp_path, episodes=1800, each=18, seed=1)
     assert left == []
     assert sum(faults.values()) >= 200
     record_result(
