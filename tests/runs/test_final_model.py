@@ -175,7 +175,7 @@ def test_an_agent_of_a_run_acts_on_a_given_system_of_any_name(whole):
         Agent.from_run(whole, system=wide)
     with pytest.raises(GussError, match="constraints unsafe_angle; task 'safe-pendulum' has constraints speed"):
         Agent.from_run(whole, system=short_pendulum(constraints=(Constraint("speed", lambda o, a, n: n[2] > 8.0),)))
-    with pytest.raises(GussError, match="learned outcomes none, task 'safe-pendulum' has reward"):
+    with pytest.raises(GussError, match="learned outcomes none; task 'safe-pendulum' has learned outcomes reward"):
         Agent.from_run(whole, system=short_pendulum(reward=None))
 
 

@@ -72,7 +72,6 @@ def test_two_processes_execute_a_study(local):
 @pytest.fixture(scope="module")
 def cluster():
     """A Ray cluster of two nodes with a CPU each, in processes of their own."""
-    pytest.importorskip("ray")
     code = """
         import sys, time
         from ray.cluster_utils import Cluster
@@ -119,7 +118,6 @@ def test_a_ray_cluster_of_two_nodes_gives_the_same_records(local, tmp_path, clus
 
 
 def test_submitit_gives_the_same_records(local, tmp_path):
-    pytest.importorskip("submitit")
     words = (write_study(tmp_path), "--executor", "slurm", "--slurm", "cluster=local", "--workers", 2, "--no-report")
     sweep(tmp_path, *words)
     assert records(tmp_path / "runs" / "study") == records(local[0] / "runs" / "study")
