@@ -86,7 +86,7 @@ def memory() -> None:
          | {"largest_after_2000_episodes": max(late), "smallest_after_2000_episodes": min(late)})  # fmt: skip
     figure, axes = new_figure(1, 1, 6.0, 3.2)
     axes.plot([row[1] for row in rows], [row[2] for row in rows], lw=1.4)
-    axes.set(xlabel="episodes", ylabel="resident memory of the worker [MB]", ylim=(0, None), xlim=(0, None))
+    axes.set(xlabel="episodes", ylabel="resident memory of the worker [MB]", ylim=(0, 1.2 * max(late)), xlim=(0, None))
     axes.set_title("One worker, 100 runs of 100 short episodes", fontsize=10)
     figure.savefig(OUT / "memory.png", dpi=150, metadata={"Software": None})
 
