@@ -109,7 +109,7 @@ def test_a_table_is_run_reported_and_not_run_twice(table1):
     assert command in (out / "report" / "report.html").read_text()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")}
     process, calls = table1(*PENDULUM, "--methods", "random", "rs", "--no-animations", "--json")
-    assert "safe-pendulum rs: finished before" in process.stderr
+    assert "safe-pendulum rs: already finished" in process.stderr
     found = json.loads(process.stdout)
     assert [(run["method"], run["seeds"], run["episodes"]) for run in found["runs"]] == [
         ("random", 1, 12),

@@ -34,7 +34,7 @@ class Around(NamedTuple):
     places: Float[Array, "K more"]
 
 
-@register_model("egocentric", paper="beyond")
+@register_model("egocentric", paper="–")
 class Egocentric(Model):
     """A DMDN of the body's own motion; observations of static objects follow by geometry."""
 
