@@ -33,7 +33,8 @@ def faults() -> str:
     text = (
         f"- **Faults**: {found['total']} faults in one study of {number(found['episodes'], 0)} episodes ({kinds}): no "
         f"finished episode was lost or repeated, and the records equal those of a study without faults. In "
-        f"{found['episodes_that_an_environment_failed_in']} episodes the environment itself failed, as their records state."
+        f"{found['episodes_that_an_environment_failed_in']} episodes, the environment itself failed; they are "
+        f"recorded as failed."
     )
     return f"{text} {made(found['provenance'])}"
 

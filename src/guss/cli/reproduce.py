@@ -230,5 +230,5 @@ EXPERIMENTS = {"table1": Table1, "toy": Toy, "all": All}
 class Reproduce:
     """Reproduce the experiments of the paper with their figures: table1, toy, or all.
 
-    Start with `guss reproduce table1 --preset quick`. The same command resumes an interrupted experiment.
+    Start with `guss reproduce table1 --preset quick`. To resume an interrupted experiment, repeat the same command.
     """

@@ -69,7 +69,7 @@ class AgentSettings:
     """
 
     method: str = "guss"
-    """The planner, or a policy that learns without planning; `guss list` shows all."""
+    """The method: a planner, or a method that learns a policy instead of planning; `guss list` shows all."""
     model: str = "darmdn"
     """The model: one of `guss list`, such as darmdn, dmdn or oracle (the true dynamics, nothing is learned), or a
     custom one that a plugin registers."""

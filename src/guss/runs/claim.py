@@ -6,8 +6,8 @@ is lost if its owner ends (a process on the same machine detects that the lock i
 of machines need not agree, and may jump. A lost claim is replaced by one with the next number, and removed.
 
 The owner checks its claim before each write. A process that was suspended, lost its claim and continues therefore
-writes nothing. If it is suspended between check and write, the write has no effect: the next owner removes partial files
-and replaces the files to which lines are appended.
+writes nothing. If it is suspended between check and write, the write has no effect: the next owner removes partial
+files, and replaces the files to which lines are appended.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Claim:
         """Raise ClaimLostError if another process took the run over."""
         if not self.held:
             raise ClaimLostError(
-                f"another process took over {self.path.parent}, because this one showed no sign of life for a while, "
+                f"another process took over {self.path.parent}, because this process did not renew its claim in time, "
                 f"or the folder was moved; this process writes nothing more. Finished episodes are kept"
             )
 

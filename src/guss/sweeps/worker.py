@@ -1,8 +1,8 @@
 """A worker: executes the runs of a sweep one after another, until all are finished or given up.
 
 Workers share nothing but the folder. Each claims the longest run that no other worker has claimed (`guss.runs.claim`),
-starts it or resumes it, and then searches for the next. Other workers take over the runs of lost workers, and failed runs are
-tried again later.
+starts it or resumes it, and then searches for the next. Other workers take over the runs of lost workers. Failed runs
+are tried again later.
 """
 
 from __future__ import annotations
