@@ -172,7 +172,7 @@ def execute(
                 display.line(f"left out: {text}")
             start()
     except KeyboardInterrupt as stop:
-        stop.add_note("the same command resumes from here")
+        stop.add_note("repeat the same command to resume")
         raise
     return failures_of(folder.statuses())
 
@@ -180,7 +180,7 @@ def execute(
 def raise_troubles(troubles: list[str]) -> None:
     """Raise one error for all runs that failed."""
     if troubles:
-        error = GussError(f"{len(troubles)} jobs failed; repeat the command to try them again:")
+        error = GussError(f"{len(troubles)} failed; repeat the command to try again:")
         for trouble in troubles:
             error.add_note(trouble)
         raise error

@@ -36,7 +36,7 @@ class Around(NamedTuple):
 
 @register_model("egocentric", paper="–")
 class Egocentric(Model):
-    """A DMDN of the body's own motion; observations of static objects follow by geometry."""
+    """A DMDN of the body's own motion; geometry predicts the observations of static objects."""
 
     Settings: ClassVar = ModelSettings
 

@@ -57,7 +57,7 @@ class CommonSettings:
 
 @dataclass(frozen=True)
 class ModelSettings(CommonSettings):
-    """Settings of models made of mixture density nets.
+    """Settings of models that are mixture density networks.
 
     Raises:
         GussError: values contradict each other.
