@@ -241,5 +241,5 @@ def test_help_teaches(guss_here):
     text = guss_here("reproduce", "--help", check=0).stdout
     assert "Start with `guss reproduce table1 --preset quick`" in text
     text = " ".join(guss_here("reproduce", "table1", "--help", check=0).stdout.split())
-    for words in ("Duration on one core", "the same command resumes", "ppo-lagrangian", "--no-animations"):
+    for words in ("Duration on one core", "it skips finished runs", "ppo-lagrangian", "--no-animations"):
         assert words in text
