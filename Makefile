@@ -7,21 +7,21 @@ STAMP := $(VENV)/.installed
 
 .PHONY: help setup run test test-long test-pythons wheel-test fuzz bench check docs clean another-python
 help:
-	@echo "make run           set up, learn Safe Pendulum with GuSS (about two minutes), say where the figures are"
+	@echo "make run           set up, train GuSS on Safe Pendulum (about two minutes), print where the figures are"
 	@echo "make test          set up, run the tests"
-	@echo "make test-pythons  the tests on every supported Python found, with pinned and with newest dependencies"
-	@echo "make wheel-test    build wheel and sdist, try them on every supported Python outside the source tree"
-	@echo "make test-long     the full counts, written to results/tests/"
-	@echo "make fuzz          100,000 random inputs, written to results/tests/fuzz.json; about 20 minutes"
-	@echo "make bench         guss beside its peers (in .venv-peers, 2 GB), written to benchmarks/; about 20 minutes"
+	@echo "make test-pythons  run the tests on every supported Python found, with pinned and with newest dependencies"
+	@echo "make wheel-test    build wheel and sdist, test them on every supported Python outside the source tree"
+	@echo "make test-long     run the long tests; results in results/tests/"
+	@echo "make fuzz          test with 100,000 random inputs; results in results/tests/fuzz.json; about 20 minutes"
+	@echo "make bench         compare guss with other libraries (in .venv-peers, 2 GB); results in benchmarks/; about 20 minutes"
 	@echo "make check         lint, format, types, import directions, generated parts of the documentation"
 	@echo "make docs          rewrite the generated parts of README.md and docs/ from stored records and the source"
 	@echo "make setup         only set up .venv"
-	@echo "PYTHON=python3.12 chooses the interpreter, VENV=folder where to install"
+	@echo "PYTHON=python3.12 chooses the interpreter, VENV=folder the folder of the environment"
 
 setup: $(STAMP)
 
-# If PYTHON is given and .venv was made by another version, it is made again.
+# If PYTHON is given and .venv was made by another version, it is created again.
 ifneq ($(origin PYTHON),file)
 ifneq ($(shell $(BIN)/python -V 2>/dev/null),$(shell $(PYTHON) -V))
 $(STAMP): another-python

@@ -28,21 +28,27 @@ def markdown(rows: list[dict[str, Any]], details: dict[str, Any]) -> str:
     threads = sorted({row["threads"] for row in rows})
     lines = [
         f"Machine: {'; '.join(machines)}. Threads of every process: {', '.join(map(str, threads))}. "
-        f"Commit {', '.join(commits)}. Best of all turns, in brackets the median. Command: `make bench`.",
+        f"Commit {', '.join(commits)}. Times: best of all turns, in brackets the median. Command: `make bench`.",
         "",
     ]
     cases = []
     for row in rows:
         ours, peer, ratio = row_text(row)
         cases.append((row["case"], ours, row["peer"], peer, f"at {ratio}" if row["peer"] == LIMIT else ratio))
-    lines += markdown_table(["case", "guss", "against", "takes", "guss is"], cases)
+    lines += markdown_table(["case", "guss", "compared with", "its time", "guss is"], cases)
     if startup := details.get("startup"):
         times = [(name, f"{ms:,.0f}") for name, ms in startup.items()]
-        lines += ["", *markdown_table(["from process start to the end of", "ms"], times)]
+        lines += ["", *markdown_table(["time from process start until the end of", "ms"], times)]
     if environment := details.get("environments"):
         lines += ["", environment_text(environment) + "."]
     if grown := details.get("growth"):
-        heads = ["time grows with", "over", "as its power", "between the last two", "memory there"]
+        heads = [
+            "quantity",
+            "range",
+            "exponent of the time",
+            "exponent between the two largest",
+            "memory at the largest",
+        ]
         powers = []
         for axis, g in grown.items():
             span = f"{AXES[axis][0]:,} to {AXES[axis][-1]:,}"

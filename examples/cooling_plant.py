@@ -1,4 +1,4 @@
-"""A server room cooled by outside air: learn to use less electricity than the thermostat, as safely.
+"""A server room cooled by outside air: learn to use less electricity than the thermostat, and to be as safe.
 
 python examples/cooling_plant.py                                       # energy and unsafe time of both, in two minutes
 python examples/cooling_plant.py --episodes 4 --days 1 --fit-steps 300     # a first look

@@ -1,4 +1,4 @@
-"""Search for settings with Optuna: reward up, unsafe steps down. The output folder is shared by all processes.
+"""Search for settings with a high reward and few unsafe steps, with Optuna. All processes share the output folder.
 
     pip install optuna
     python examples/search_optuna.py --trials 20 --out runs/search      # in as many terminals as there are cores

@@ -81,7 +81,7 @@ def test_a_malicious_pickle_is_not_executed(file, tmp_path):
     header = {"format": "guss-checkpoint", "schema": 2, "kind": "run", "bytes": len(payload), "meta": {}}
     header["sha256"] = checkpoint._digest(header, payload)
     file.write_bytes(json.dumps(header).encode() + b"\n" + payload)
-    with pytest.raises(GussError, match="holds something that is not an array"):
+    with pytest.raises(GussError, match="contains a value that is not an array"):
         checkpoint.load(file, "run")
     file.write_bytes(pickle.dumps(Evil(trap)))
     with pytest.raises(GussError, match="is not a checkpoint of guss"):

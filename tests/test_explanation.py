@@ -123,7 +123,7 @@ def test_initial_episodes_say_that_nothing_was_planned(policy, phase):
 def test_every_case_reads_as_a_sentence():
     known = {"phase": "plan", "episode": 3, "step": 5, "obs": {"x": 1.0}, "action": {"u": 0.5}, "horizon": 10}
     known |= {"evaluated": 100, "safe_share": 0.01, "broken_share": 0.25, "unfamiliar_share": 0.5, "reward": 10.0}
-    assert "none of 100 plans has a usable prediction" in str(Explanation(**known, fallback=True))
+    assert "none of 100 plans has a finite prediction" in str(Explanation(**known, fallback=True))
     assert "of 100 plans this one earns the most reward (1 per step over 10 steps)" in str(Explanation(**known))
     text = str(Explanation(**known, costs={"c": 0.0}, runner_up=RunnerUp({"u": 0.1}, 5.0, 2.0, 0.0)))
     assert "of 100 plans 1 is predicted safe" in text

@@ -105,7 +105,7 @@ def overview() -> str:
                 top = best(r[name][0] for (e, m), r in found.items() if e == env and m in safe)
                 line.append(f"**{number(value, 2)}**" if value == top and method in safe else number(value, 2))
         cells.append(line)
-    command = "`guss reproduce table1` makes the runs, `guss report results` the table"
+    command = "`guss reproduce table1` executes the runs, and `guss report results` writes the table"
     return "\n".join([*markdown_table(heads, cells, rule="---:"), "", f"Records: `results/runs/`; {command}."])
 
 

@@ -94,7 +94,12 @@ def cooling_days() -> str:
     """The same by day and by seed."""
     stored = load("results/cooling/summary.json")
     days, results = stored["days"], stored["results"]
-    heads = ["GuSS against", "days with less electricity", "saved, by seed", "days with unsafe time: GuSS, the other"]
+    heads = [
+        "GuSS against",
+        "days with less electricity",
+        "saved, by seed",
+        "days with unsafe time: GuSS, the other controller",
+    ]
     names = {
         "thermostat": "thermostat",
         "integrating": "thermostat with an integral",
@@ -139,7 +144,7 @@ def cooling_tuning() -> str:
     for name, rival in stored["rivals"].items():
         settings = ", ".join(f"{key} {value}" for key, value in rival["settings"].items())
         cells.append([name.replace("_", " "), settings, f"{rival['tried']:,}", f"{rival['unsafe_pct']:.3f} %"])
-    heads = ["controller", "settings", "tried", "unsafe time when tuned"]
+    heads = ["controller", "settings", "settings tried", "unsafe time on the tuning days"]
     return "\n".join([*markdown_table(heads, cells), "", made(stored["provenance"])])
 
 
@@ -291,13 +296,13 @@ def speed() -> str:
     least = math.floor(min(row["ratio"] for row in policies))
     cells.append(
         [
-            "PPO-Lagrangian training, own defaults",
+            "PPO-Lagrangian training, each library with its defaults",
             "OmniSafe",
             f"{theirs:,.0f} steps/s",
             f"{ours:,.0f} steps/s",
             f"{least} ×",
         ]
     )
-    heads = ["task, one thread", "library", "its speed", "guss", "speed-up"]
+    heads = ["task, one thread", "library", "its time or speed", "guss", "speed-up"]
     command = "`make bench`, `python benchmarks/policies.py --peer PYTHON`"
     return "\n".join([*markdown_table(heads, cells, rule="---:"), "", f"Records: `benchmarks/*.json`; {command}."])

@@ -13,13 +13,13 @@ HOUR = 3600.0
 
 @part("sweep-speed")
 def speed() -> str:
-    """Two workers beside one."""
+    """Two workers compared with one."""
     found = load("results/sweeps/speed.json")
     seconds = found["seconds"]
     workers = str(found["workers"])
     text = (
         f"- **Speed**: {found['runs']} short runs take {number(seconds['1'], 0)} s with one worker and "
-        f"{number(seconds[workers], 0)} s with {workers} on {workers} cores: "
+        f"{number(seconds[workers], 0)} s with {workers} workers on {workers} cores: "
         f"{number(100 * found['share_of_sequential_time'], 0)} % of the time, with the same records."
     )
     return f"{text} {made(found['provenance'])}"
@@ -32,8 +32,9 @@ def faults() -> str:
     kinds = ", ".join(f"{count} × {kind}" for kind, count in found["faults"].items())
     text = (
         f"- **Faults**: {found['total']} faults in one study of {number(found['episodes'], 0)} episodes ({kinds}): no "
-        f"finished episode was lost or repeated, and the records are those of an undisturbed study. Where the "
-        f"environment itself failed, {found['episodes_that_an_environment_failed_in']} episodes are recorded as failed."
+        f"finished episode was lost or repeated, and the records equal those of a study without faults. In "
+        f"{found['episodes_that_an_environment_failed_in']} episodes, the environment itself failed; they are "
+        f"recorded as failed."
     )
     return f"{text} {made(found['provenance'])}"
 

@@ -129,8 +129,8 @@ class Agent:
         """Change parameters of a constraint, such as `limit=0.4`; the next plan and the next step use them.
 
         Parameters are those of `with_params`, and `threshold` for a learned cost. Nothing is recompiled. The planning
-        margin is kept, and `save` stores the change. A cost that the environment reports itself (`info["cost"]`) stays
-        as the environment computes it: then only plans change.
+        margin is kept, and `save` stores the change. If the environment reports the cost itself
+        (`info["cost"]`), only plans change: the environment still uses its own limit.
         """
         self.settings.check_parameters_of(self._task, name, parameters)
         self._changed[name] = self._changed.get(name, {}) | parameters

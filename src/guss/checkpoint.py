@@ -164,7 +164,7 @@ def load(path: Path, kind: str) -> Stored:
         raise GussError(f"the checkpoint {path} is damaged: its checksum does not match")
     if not isinstance(header.get("meta"), dict):
         raise GussError(f"the checkpoint {path}: meta must be a table, got {received(header.get('meta'))}")
-    with reading(f"the checkpoint {path} holds something that is not an array"):
+    with reading(f"the checkpoint {path} contains a value that is not an array"):
         # Arrays are stored uncompressed, so together they are no larger than the file.
         budget = Budget(f"the checkpoint {path}", len(payload), "bytes, its file size", "it was not written by guss")
         arrays = read_npz(io.BytesIO(payload), budget)

@@ -99,15 +99,15 @@ class Explanation:
     evaluated: int = 0
     """Plans evaluated."""
     safe_share: float | None = None
-    """Share of them predicted to be safe."""
+    """Share of the evaluated plans that are predicted to be safe."""
     broken_share: float | None = None
-    """Share of them whose prediction is not finite."""
+    """Share of the evaluated plans whose prediction is not finite."""
     unfamiliar_share: float | None = None
-    """Share of the chosen plan's predicted states that are far from all data; None: unknown to the model."""
+    """Share of the chosen plan's predicted states that are far from all data; None: not estimated."""
     fallback: bool = False
-    """No prediction was usable: the action is the task's fallback."""
+    """No plan has a finite prediction: the action is the task's fallback action."""
     reward: float | None = None
-    """Of the chosen plan, summed over its steps; mean over particles."""
+    """Predicted reward of the chosen plan, summed over its steps; mean over particles."""
     costs: dict[str, float] = dataclasses.field(default_factory=dict)
     """Steps of the chosen plan that violate each constraint; maximum over particles."""
     path: dict[str, list[float]] = dataclasses.field(default_factory=dict)
@@ -128,7 +128,7 @@ class Explanation:
             how = "at random" if self.phase == "random" else "by initial_policy"
             return f"{chosen} {how}: episode {self.episode} is an initial episode, in which nothing was planned."
         if self.fallback:
-            return f"{chosen}, the fallback action: none of {self.evaluated} plans has a usable prediction."
+            return f"{chosen}, the fallback action: none of {self.evaluated} plans has a finite prediction."
         parts = [self._why(), *map(self._approach, self.approaches)]
         if self.unfamiliar_share:
             parts.append(f"{100 * self.unfamiliar_share:.0f} % of its predicted states are far from all data")

@@ -205,7 +205,7 @@ def test_a_cost_that_is_never_finite_ends_in_the_fallback_and_says_so(monkeypatc
     write(tmp_path, "tasks.py", TASKS)
     monkeypatch.delitem(sys.modules, "tasks", raising=False)
     text = guss_here("plan", "--env", "tasks.py:nan_cost", "--horizon", "3", "--budget", "30", check=0).stdout
-    assert "fallback: no usable prediction" in text
+    assert "fallback: no finite prediction" in text
     assert "100.0 % of plans: predictions not finite" in text
 
 

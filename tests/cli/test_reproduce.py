@@ -109,7 +109,7 @@ def test_a_table_is_run_reported_and_not_run_twice(table1):
     assert command in (out / "report" / "report.html").read_text()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*.jsonl")}
     process, calls = table1(*PENDULUM, "--methods", "random", "rs", "--no-animations", "--json")
-    assert "safe-pendulum rs: finished before" in process.stderr
+    assert "safe-pendulum rs: already finished" in process.stderr
     found = json.loads(process.stdout)
     assert [(run["method"], run["seeds"], run["episodes"]) for run in found["runs"]] == [
         ("random", 1, 12),
@@ -156,7 +156,7 @@ def test_what_fails_is_told_at_the_end_and_the_rest_is_reported(table1, tmp_path
     (home / "checkpoints").mkdir()
     (home / "checkpoints" / "ep000001.ckpt").write_bytes(b"no")
     process, calls = table1(*words, check=2)
-    assert "guss: error: 1 jobs failed; repeat the command to try them again:" in process.stderr
+    assert "guss: error: 1 failed; repeat the command to try again:" in process.stderr
     path = Path("out") / home.name / "checkpoints" / "ep000001.ckpt"
     assert f"guss: error: safe-pendulum random: failed 3 times: {path} is not a checkpoint" in process.stderr
     assert "Traceback" not in process.stderr
@@ -175,7 +175,7 @@ def test_an_interruption_says_how_to_go_on(table1, monkeypatch):
 
     monkeypatch.setattr(executors, "run_local", stop)
     process, calls = table1(*PENDULUM, "--methods", "random", check=130)
-    assert process.stderr.endswith("interrupted; finished episodes are kept; the same command resumes from here\n")
+    assert process.stderr.endswith("interrupted; finished episodes are kept; repeat the same command to resume\n")
     assert calls == []
 
 
@@ -241,5 +241,5 @@ def test_help_teaches(guss_here):
     text = guss_here("reproduce", "--help", check=0).stdout
     assert "Start with `guss reproduce table1 --preset quick`" in text
     text = " ".join(guss_here("reproduce", "table1", "--help", check=0).stdout.split())
-    for words in ("Duration on one core", "the same command resumes", "ppo-lagrangian", "--no-animations"):
+    for words in ("Duration on one core", "it skips finished runs", "ppo-lagrangian", "--no-animations"):
         assert words in text

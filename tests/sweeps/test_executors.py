@@ -184,7 +184,7 @@ def test_a_sweep_that_is_ended_leaves_no_worker(tmp_path, how):
     _, told = run.communicate(timeout=60)
     if how != "kill":
         assert run.returncode == 130
-        assert "interrupted; finished episodes are kept; the same command resumes from here" in told
+        assert "interrupted; finished episodes are kept; repeat the same command to resume" in told
     until = time.monotonic() + 30
     while workers_of(out):
         assert time.monotonic() < until, "a worker ends after its episode"

@@ -69,7 +69,7 @@ class PlanCommand(SettingsCommand):
             print(json.dumps({"action": action, **numbers, "predicted_obs": predicted}, indent=2))
             return
         d = SimpleNamespace(**numbers)
-        print(f"action            {action}" + "  (fallback: no usable prediction)" * d.fallback)
+        print(f"action            {action}" + "  (fallback: no finite prediction)" * d.fallback)
         print(f"expected reward   {d.reward:.4g} over {s.horizon} steps")
         print(f"expected cost     {d.cost:g} unsafe steps beyond the bounds, {d.hard:g} violations of hard limits")
         print(f"plans evaluated   {d.evaluated}, of them {100 * d.safe_share:.1f} % safe")

@@ -96,24 +96,25 @@ class Toy:
 class Table1:
     """Table 1 of the paper and random actions: all methods on all environments, then a report of all runs.
 
-    Methods: guss, s-rs, safe-mbpo, rcem, rs, cem, cpo, ppo-lagrangian, random. Each run is the same as one of
-    `guss run`: `guss replay`, `guss eval` and `guss run --resume` accept it.
+    Methods: guss, s-rs, safe-mbpo, rcem, rs, cem, cpo, ppo-lagrangian, random. The runs equal those of `guss run`:
+    `guss replay`, `guss eval` and `guss run --resume` accept them.
 
-    Duration on one core: --preset quick takes about twelve minutes and some more for the car (too short to compare
-    methods); best about three hours, and more than a day for the car; paper as long, and days for the car. All cores
-    are used, and the longest runs come first; the progress bar shows the remaining time.
+    Duration on one core: --preset quick takes about twelve minutes without the car, and is too short to compare
+    methods; best takes about three hours without the car, and more than a day with it; paper takes as long as best
+    without the car, and days with it. The command uses all cores and starts with the longest runs; the progress bar
+    shows the remaining time.
 
-    The table is a study of `guss sweep`: an interrupt (Ctrl-C) loses at most the current episode of each worker, the
-    same command resumes, skips finished runs and gives the same results as without the interruption, and `guss sweep
-    --join DIR` adds a worker. If a run fails, the others continue, and the exit code is 2.
+    An interrupt (Ctrl-C) loses at most the current episode of each worker. To resume, repeat the same command: it skips
+    finished runs and gives the same results as without the interruption. The table is a study of `guss sweep`, so
+    `guss sweep --join DIR` adds a worker. If a run fails, the others continue, and the exit code is 2.
 
         guss reproduce table1 --preset quick
         guss reproduce table1 --env safe-pendulum --methods guss s-rs random --seeds 3
     """
 
     env: Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="(default: all three)")] = ()
-    """Environments: safe-pendulum, safe-acrobot, safe-car-goal (left out if the extra `car` is not installed)."""
-    methods: Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="(default: those above)")] = ()
+    """Environments: safe-pendulum, safe-acrobot, safe-car-goal (omitted if the extra `car` is not installed)."""
+    methods: Annotated[tuple[str, ...], arg(metavar="NAME", help_behavior_hint="(default: those of the table)")] = ()
     """Methods: any of `guss list`."""
     preset: Literal["best", "paper", "quick"] = "best"
     """best: tuned settings, experiments/<env>.toml; paper: settings of the paper; quick: few seeds and episodes."""
@@ -122,7 +123,7 @@ class Table1:
     seed: int = 0
     """First seed."""
     episodes: Annotated[int | None, arg(metavar="N"), FROM_PRESET] = None
-    """Episodes of planners, model-based policies and random; model-free policies, which need many, ignore it."""
+    """Episodes of planners, model-based policies and random; model-free policies, which need many more, ignore this."""
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: runs/reproduce-<preset>)")] = None
     """Output folder: a folder per run, and report/."""
     workers: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: one per core)")] = None
@@ -229,5 +230,5 @@ EXPERIMENTS = {"table1": Table1, "toy": Toy, "all": All}
 class Reproduce:
     """Reproduce the experiments of the paper with their figures: table1, toy, or all.
 
-    Start with `guss reproduce table1 --preset quick`. The same command resumes an interrupted experiment.
+    Start with `guss reproduce table1 --preset quick`. To resume an interrupted experiment, repeat the same command.
     """

@@ -25,13 +25,13 @@ Pairs = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE", help_behavior_hint=
 class SweepCommand:
     """Execute a study: many runs, listed in a TOML file, on all cores, a Ray cluster or Slurm.
 
-    In the file, every setting that is a list is swept: method = ["guss", "rs"], horizon = [10, 20], [model] ensemble =
-    [1, 5]. docs/scaling.md describes the rest.
+    In the file, a setting with a list of values is swept: method = ["guss", "rs"], horizon = [10, 20], [model] ensemble
+    = [1, 5]. docs/scaling.md describes all entries.
 
     The output folder is the queue: workers claim the runs that are not finished. Further workers can join at any time,
-    on every machine that shares the folder. If a worker is killed, another one takes its run over and loses at most the
-    episode in progress. Failed runs are tried again and do not stop the others. The same command resumes, and executes
-    only what is missing.
+    on every machine that shares the folder. If a worker is killed, another worker takes over its run; at most the
+    episode in progress is lost. Failed runs are tried again, and do not stop other runs. To resume a sweep, repeat the
+    same command: it executes only what is missing.
 
         guss sweep study.toml --dry-run
         guss sweep study.toml --out runs/study
@@ -46,9 +46,9 @@ class SweepCommand:
     dry_run: bool = False
     """Print the runs and how long they are expected to take, and execute nothing."""
     join: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
-    """Work on the sweep in this folder as a further worker."""
+    """Add a worker to the sweep in this folder."""
     status: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="")] = None
-    """Show the progress of the sweep in this folder, with its errors: on a terminal until it is finished."""
+    """Show the progress and the errors of the sweep in this folder; on a terminal, until the sweep is finished."""
     executor: Literal["local", "ray", "slurm"] = "local"
     """local: a process per core; ray: tasks on a Ray cluster (extra `ray`); slurm: a job array (extra `slurm`)."""
     workers: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: one per core)")] = None
@@ -62,7 +62,7 @@ class SweepCommand:
     resources: Pairs = ()
     """Resources of a Ray worker, such as num_cpus=2 memory=4e9."""
     slurm: Pairs = ()
-    """Options of submitit, such as slurm_partition=cpu timeout_min=600; with --script: of sbatch, such as
+    """Options of submitit, such as slurm_partition=cpu timeout_min=600; with --script: options of sbatch, such as
     partition=cpu time=10:00:00. cluster=local starts the jobs of submitit on this machine."""
     script: bool = False
     """With --executor slurm: store the study and print a job-array script for sbatch, and submit nothing."""
@@ -74,7 +74,7 @@ class SweepCommand:
     """Print no progress and no summary."""
 
     def run(self) -> None:
-        """Execute the study, or join, show or forecast it."""
+        """Execute the study, join it, show its progress, or print its forecast."""
         if [self.study, self.join, self.status].count(None) != 2:
             raise GussError("give a study file, or --join DIR, or --status DIR: exactly one of them")
         if self.join is not None:
@@ -172,7 +172,7 @@ def execute(
                 display.line(f"left out: {text}")
             start()
     except KeyboardInterrupt as stop:
-        stop.add_note("the same command resumes from here")
+        stop.add_note("repeat the same command to resume")
         raise
     return failures_of(folder.statuses())
 
@@ -180,7 +180,7 @@ def execute(
 def raise_troubles(troubles: list[str]) -> None:
     """Raise one error for all runs that failed."""
     if troubles:
-        error = GussError(f"{len(troubles)} jobs failed; repeat the command to try them again:")
+        error = GussError(f"{len(troubles)} failed; repeat the command to try again:")
         for trouble in troubles:
             error.add_note(trouble)
         raise error

@@ -94,7 +94,7 @@ class SweepDisplay:
         if each.state == "given up":
             self.line(f"{place}: {error_of(each)}", "red")
         elif self._first:
-            self.line(f"{place}: finished before")
+            self.line(f"{place}: already finished")
         else:
             left = f"{duration_text(self._left(found))} left"
             self.line(f"{place}: {progress_text(each)}; {left}")

@@ -22,7 +22,7 @@ def explore(actions: Actions, key: PRNGKeyArray, steps: int, how: str) -> Shaped
     """π⁰ of Alg. 1: random actions for one episode. Every action is uniform; `how` sets their correlation.
 
     "iid": independent, as in the paper. "smooth": continuous actions are autoregressive (ρ = 0.9), discrete actions are
-    held for a few steps, which moves the system further than independent draws, which average out.
+    repeated for a few steps. This moves the system further than independent actions, whose effects average out.
     """
     if how not in EXPLORE:
         raise UnknownNameError("exploration", how, EXPLORE)

@@ -241,7 +241,7 @@ ENVS.add(
 ENVS.add(
     "safe-car-goal-full",
     EnvSpec("guss/SafeCarGoalFull-v0", full_task, VIEW, measure="return"),
-    summary="The same with the simulator's state observed, to plan in copies of it (--model oracle).",
-    paper="beyond",
+    summary="SafeCar-Goal with the simulator's full state as observation, to plan in copies of the simulator.",
+    paper="–",
     origin=__name__,
 )

@@ -38,7 +38,7 @@ class _Going(NamedTuple):
     passes: Array
 
 
-@register_method("ppo", paper="not in it")
+@register_method("ppo", paper="–")
 class Ppo(OnPolicy):
     """Proximal policy optimisation: maximises the reward, ignores cost."""
 

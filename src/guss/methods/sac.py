@@ -5,7 +5,8 @@ min_i Q_i(s, a) − α log π(a|s) (eq. 9), and α moves the entropy towards −
 
 Deviation: after every whole episode there are as many updates as it had steps (times `updates`), instead of one update
 after every step. Observations are standardised by running statistics, and rewards divided by their observed range,
-since returns here are in the hundreds and nets start near zero; α is learned, so that changes no optimum.
+since returns are in the hundreds and nets start near zero. Because α is learned, this scaling does not change the
+optimal policy.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def target_of(
     return jnp.where(unsafe_of(batch) > 0.0, violation_value, batch.reward + gamma * ahead)
 
 
-@register_method("sac", paper="not in it")
+@register_method("sac", paper="–")
 class Sac(PolicyMethod):
     """Soft actor-critic: maximises the reward, ignores cost, learns from all transitions so far."""
 

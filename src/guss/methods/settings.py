@@ -69,7 +69,7 @@ class AgentSettings:
     """
 
     method: str = "guss"
-    """The planner, or a policy that learns without planning; `guss list` shows all."""
+    """The method: a planner, or a method that learns a policy instead of planning; `guss list` shows all."""
     model: str = "darmdn"
     """The model: one of `guss list`, such as darmdn, dmdn or oracle (the true dynamics, nothing is learned), or a
     custom one that a plugin registers."""
@@ -79,10 +79,10 @@ class AgentSettings:
     """M: plans evaluated per step."""
     initial_episodes: int = 1
     """Random episodes at the start (3 if the reward is learned and no preset sets them); an Agent with an
-    `initial_policy` uses it instead."""
+    `initial_policy` uses this policy instead of random actions."""
     initial_steps: int | None = None
-    """Minimum number of steps in the random episodes at the start: if episodes end early, more are random. None: as
-    many as full-length episodes have, but at most 200."""
+    """Minimum number of steps in the random episodes at the start: if episodes end early, more random episodes follow.
+    None: the number of steps in `initial_episodes` full-length episodes, but at most 200."""
     explore: str = "smooth"
     """How random actions are drawn: smooth (temporally correlated) or iid (independent, as in the paper). The method
     random always draws independent actions."""
@@ -92,7 +92,8 @@ class AgentSettings:
     learned: tuple[str, ...] = ()
     """Outcomes to learn although the Task defines them: reward, cost, behaviour."""
     hard: tuple[str, ...] = ()
-    """Constraints that are hard limits: a violation ends the episode, and is worse than any soft one in a plan."""
+    """Constraints that are hard limits: a violation ends the episode, and plans with a predicted violation rank below
+    all others."""
     unknown_unsafe: bool = False
     """Treat predicted states far from all training data as unsafe."""
     method_settings: Any = field(default_factory=dict)
@@ -207,7 +208,7 @@ class AgentSettings:
         return self._plain(dataclasses.asdict(self))
 
     def changed(self) -> dict[str, Any]:
-        """The same without default values, so that settings added later do not change it."""
+        """The settings without default values, so that settings added later do not change it."""
         return self._plain(changed_fields(self))
 
     def _plain(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -240,10 +241,10 @@ class RunSettings(AgentSettings):
     env: str
     """The environment: one of `guss list`, a Gymnasium id, or a custom one as module:function or file.py:function."""
     episodes: int = 50
-    """At most this many episodes, random ones included. With --resume: extend the run to this many in all."""
+    """Maximum number of episodes, including random ones. With --resume: extend the run to this total number."""
     target: float | None = None
-    """Stop after a planned episode whose mean reward, over all seeds, reaches this. With --resume: a new target, or
-    inf for none."""
+    """Stop after a planned episode whose mean reward, over all seeds, reaches this value. With --resume: a new target,
+    or inf for none."""
     episode_length: int | None = None
     """Steps of an episode, if a custom environment has no time limit."""
     without_cost: bool = False

@@ -26,7 +26,7 @@ Proposal = tuple[Vector, Callable[[Vector], Bool[Array, ""]], dict[str, Array]]
 """A step x of the policy's weights, a test whether weights along it are acceptable, and metrics."""
 
 
-@register_method("trpo", paper="not in it")
+@register_method("trpo", paper="–")
 class Trpo(OnPolicy):
     """Trust-region policy optimisation: maximises the reward, ignores cost."""
 

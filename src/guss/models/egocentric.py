@@ -34,9 +34,9 @@ class Around(NamedTuple):
     places: Float[Array, "K more"]
 
 
-@register_model("egocentric", paper="beyond")
+@register_model("egocentric", paper="–")
 class Egocentric(Model):
-    """A DMDN of the body's own motion; observations of static objects follow by geometry."""
+    """A DMDN of the body's own motion; geometry predicts the observations of static objects."""
 
     Settings: ClassVar = ModelSettings
 

@@ -16,7 +16,7 @@ Propagation = Literal["member", "resampled"]
 
 
 class Ensemble(Model):
-    """E stacked models. A particle stays with one member, or draws a random member at every step.
+    """E stacked models. One member predicts all steps of a particle, or a random member predicts each step.
 
     States, outcomes and policy inputs are common to all members; those of the first member are used.
     """

@@ -324,14 +324,14 @@ def _fill(x: Array, axes: tuple[int, ...]) -> Array:
 
 @register_model("dmdn", paper="Sec. 4.1")
 class DMDN(MixtureNet):
-    """Deep mixture density net: one net, a mixture over the whole next state."""
+    """Deep mixture density network: one network predicts a mixture over the whole next state."""
 
     autoregressive: ClassVar[bool] = False
 
 
 @register_model("darmdn", paper="Sec. 4.1")
 class DARMDN(MixtureNet):
-    """Autoregressive mixture density nets: one net per dimension, with earlier dimensions as inputs."""
+    """Autoregressive mixture density networks: one per dimension, with earlier dimensions as inputs."""
 
     autoregressive: ClassVar[bool] = True
 

@@ -30,7 +30,7 @@ class CommonSettings:
     ensemble: int = 1
     """Members of the ensemble; 1: no ensemble."""
     propagation: Literal["member", "resampled"] = "member"
-    """member: a particle stays with one member; resampled: it draws a random member at every step."""
+    """member: one member predicts all steps of a particle; resampled: a random member predicts each step."""
 
     def __post_init__(self) -> None:
         check_fields(self, "model")
@@ -57,7 +57,7 @@ class CommonSettings:
 
 @dataclass(frozen=True)
 class ModelSettings(CommonSettings):
-    """Settings of models made of mixture density nets.
+    """Settings of models that are mixture density networks.
 
     Raises:
         GussError: values contradict each other.

@@ -49,8 +49,8 @@ class FitSettings:
     beta: float = 0.5
     """Exponent of the variance in beta_nll."""
     epochs: int = 5000
-    """Maximum number of epochs, unless a limit on steps is lower. Batches are drawn at random; an epoch has as many as
-    one pass over the data."""
+    """Maximum number of epochs, unless a limit on steps is lower. Batches are drawn at random; an epoch has as many
+    batches as one pass over the data."""
     max_steps: int = 4000
     """Maximum number of gradient steps; 0: no limit."""
     warm_steps: int = 1500

@@ -17,7 +17,7 @@ from guss.planners.cem import CrossEntropyPlanner
 from guss.types import WORST, Scores, setting
 
 
-@register_planner("cce", paper="not in it")
+@register_planner("cce", paper="–")
 class PenalisedCrossEntropy(CrossEntropyPlanner):
     """Cross-entropy method with a cost penalty: refits to the highest reward − penalty × mean cost."""
 

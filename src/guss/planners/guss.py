@@ -7,7 +7,7 @@ from guss.types import Scores
 
 @register_planner("guss", paper="Sec. 4.2, Alg. 4–6")
 class Guss(ElitePlanner):
-    """Guided Safe Shooting: evolves policies from safe parents, keeps the safest, then best of each behaviour cell."""
+    """Guided Safe Shooting: evolves policies from safe parents, ranks by cost, then reward in each behaviour cell."""
 
     objective = "cost"
 

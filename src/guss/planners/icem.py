@@ -146,11 +146,11 @@ class ImprovedCrossEntropyPlanner(SequencePlanner):
         return state.search.scores if self.objective == "cost" else None
 
 
-@register_planner("icem", paper="not in it")
+@register_planner("icem", paper="–")
 class ImprovedCrossEntropy(RewardAlone, ImprovedCrossEntropyPlanner):
     """Improved cross-entropy method: temporally correlated noise, elites kept from plan to plan, cost ignored."""
 
 
-@register_planner("s-icem", paper="not in it")
+@register_planner("s-icem", paper="–")
 class SafeImprovedCrossEntropy(FeasibleFirst, ImprovedCrossEntropyPlanner):
     """Safe improved cross-entropy method: elites are ranked by feasibility, then by reward, as in RCEM."""

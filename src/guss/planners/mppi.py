@@ -102,12 +102,12 @@ class PathIntegralPlanner(MeanSequencePlanner):
         return keep_best(state._replace(dist=dist), candidates[row], jax.tree.map(lambda x: x[row], scores))
 
 
-@register_planner("mppi", paper="not in it")
+@register_planner("mppi", paper="–")
 class PathIntegral(RewardAlone, PathIntegralPlanner):
     """Model predictive path integral: replaces a sequence by the mean of its perturbations, weighted by reward."""
 
 
-@register_planner("s-mppi", paper="not in it")
+@register_planner("s-mppi", paper="–")
 class SafePathIntegral(PathIntegralPlanner):
     """Safe path integral: only samples without cost have a weight, or the least costly if there are none."""
 

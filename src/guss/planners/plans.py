@@ -83,7 +83,7 @@ class Diagnostics(NamedTuple):
     cost: Float[Array, ""]  # of the chosen plan
     hard: Float[Array, ""]  # hard violations of the chosen plan
     occupancy: Int[Array, ""]  # filled cells of the archive, 0 if there is none
-    fallback: Bool[Array, ""]  # no usable prediction: the action is the task's fallback
+    fallback: Bool[Array, ""]  # no finite prediction: the action is the task's fallback
 
 
 class Plan(NamedTuple):

@@ -1,13 +1,13 @@
 """Claims of run folders: one process at a time writes to a run, on one machine or on many that share the folder.
 
 A claim is a file `claim-<number>` in the folder of the run. Its owner locks it and rewrites it every few seconds. It
-is lost if its owner ends (a process on the same machine sees that the lock is free) or shows no sign of life for
-`EXPIRY` seconds. Each process measures that time by its own clock, from when it first read the current content: clocks
+is lost if its owner ends (a process on the same machine detects that the lock is free) or does not rewrite it for
+`EXPIRY` seconds. Each process measures this time by its own clock, from when it first read the current content: clocks
 of machines need not agree, and may jump. A lost claim is replaced by one with the next number, and removed.
 
-The owner checks its claim before each write. A process that was stopped, lost its claim and goes on therefore writes
-nothing. If it is stopped between check and write, the write has no effect: the next owner removes partial files and
-replaces the files to which lines are appended.
+The owner checks its claim before each write. A process that was suspended, lost its claim and continues therefore
+writes nothing. If it is suspended between check and write, the write has no effect: the next owner removes partial
+files, and replaces the files to which lines are appended.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Owner(NamedTuple):
 
 
 class Observer:
-    """Remembers since when the claims of others have not changed."""
+    """Remembers since when the claims of other processes have not changed."""
 
     def __init__(self, expiry: float = EXPIRY) -> None:
         self.expiry = expiry
@@ -79,7 +79,8 @@ class Observer:
         """Content of a claim, when it was first read, and when it was last read."""
 
     def lost(self, owner: Owner) -> bool:
-        """Whether a claim may be taken over. Time counts only while this process looks at least twice per expiry.
+        """Whether a claim may be taken over. Time counts only while this process reads the claim at least
+        twice per expiry.
 
         Otherwise a stalled file server, or a machine that slept, would make live claims look lost.
         """
@@ -121,7 +122,7 @@ class Claim:
         """Raise ClaimLostError if another process took the run over."""
         if not self.held:
             raise ClaimLostError(
-                f"another process took over {self.path.parent}, because this one showed no sign of life for a while, "
+                f"another process took over {self.path.parent}, because this process did not renew its claim in time, "
                 f"or the folder was moved; this process writes nothing more. Finished episodes are kept"
             )
 
@@ -167,7 +168,7 @@ def owner_of(home: Path) -> Owner | None:
 
 
 def boot_id() -> str | None:
-    """Identifies this machine since it was started; None where the system does not say."""
+    """Identifies this machine since it was started; None if the system does not provide this."""
     try:
         return BOOT.read_text().strip()
     except OSError:

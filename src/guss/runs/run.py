@@ -162,7 +162,7 @@ def _remove_old(home: Path, claim: Claim) -> None:
 
 
 def remove_partial(home: Path, claim: Claim) -> None:
-    """Remove the partial files of a process that was killed, or that lost its claim and may go on later."""
+    """Remove the partial files of a process that was killed, or that lost its claim and may continue later."""
     partial = [path for folder in (home, *(home / name for name in FOLDERS)) for path in folder.glob("*.partial")]
     claim.check()
     for path in partial:

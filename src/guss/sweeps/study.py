@@ -4,16 +4,16 @@ env = ["safe-pendulum", "safe-acrobot"]
 method = ["guss", "rs", "random"]
 seeds = 6
 episodes = 50
-horizon = [10, 20]            # any setting of a run; every list is swept, in all combinations
+horizon = [10, 20]            # any setting of a run; a run for each combination of the listed values
 
 [model]
-ensemble = [1, 5]             # settings of the model; [fit]: how it is trained
+ensemble = [1, 5]             # settings of the model; [fit] has those of its training
 
 [[zip]]                       # lists of equal length that are swept together
 budget = [100, 200]
 fit = { max_steps = [2000, 4000] }
 
-[methods.guss]                # for one method: run settings, and its own
+[methods.guss]                # for one method: settings of the run, and settings of the method
 num_new = [5, 15]
 
 [envs.safe-acrobot]           # for one environment
@@ -23,8 +23,9 @@ methods.rs = { horizon = 5 }
 [sweep]                       # how the runs are executed: SweepSettings
 attempts = 2
 
-The settings override those of the preset, which is named by `preset`, or else the environment's own. A setting whose
-value is a list, such as `hidden`, is swept if it is a list of lists. Settings without effect on a method are left out.
+The settings override those of the preset that `preset` selects, by default the preset of the environment. A setting
+whose value is itself a list, such as `hidden`, is swept if it is a list of lists. Settings without effect on a method
+are omitted.
 """
 
 from __future__ import annotations
@@ -67,10 +68,10 @@ class SweepSettings:
     attempts: int = 3
     """Failures after which a run is given up, unless it finished episodes in between."""
     backoff: float = 5.0
-    """Seconds until a failed run is tried again; each further time is four times as long."""
+    """Seconds until a failed run is tried again, times 4 after each further failure."""
     expiry: float = 60.0
-    """Seconds without a sign of life after which the run of a lost worker is taken over by another one. A worker on the
-    same machine is known to have ended at once."""
+    """Seconds without a sign of life after which another worker takes over the run of a lost worker. On the same
+    machine, workers detect at once that another worker has ended."""
     animations: bool = False
     """Store an episode of each run as an animation for the report; this recomputes its plans."""
     plugin: tuple[str, ...] = ()
@@ -96,7 +97,7 @@ class PlannedRun(NamedTuple):
         return run_name(self.config.env, self.config.method, self.swept)
 
     def home(self, out: Path) -> Path:
-        """Its folder in `out`."""
+        """The folder of the run in `out`."""
         return self.config.folder_in(out)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """A worker: executes the runs of a sweep one after another, until all are finished or given up.
 
 Workers share nothing but the folder. Each claims the longest run that no other worker has claimed (`guss.runs.claim`),
-starts it or resumes it, and looks again. Runs of lost workers are taken over, failed runs are tried again later.
+starts it or resumes it, and then searches for the next. Other workers take over the runs of lost workers. Failed runs
+are tried again later.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ class Worker:
         self.name = name or f"{platform.node()}-{os.getpid()}"
         self.on_episode: Callable[[EpisodeSummary], Any] = ignore
         self.poll = min(1.0, folder.study.settings.expiry / 10)
-        """Seconds between two looks at the folder while other workers have claimed all runs."""
+        """Seconds between two reads of the folder while other workers have claimed all runs."""
         self._observer = Observer(folder.study.settings.expiry)
         self._failed: dict[str, tuple[int, float]] = {}
-        """Failures of a run, and when this worker first saw that number."""
+        """Failures of a run, and when this worker first read that number."""
         self._unwritten: Counter[str] = Counter()
         """Failures of a run that could not be noted, because the folder could not be written to."""
         self._compiled: set[str] = set()
@@ -179,6 +180,6 @@ class Worker:
 
 
 def _program(found: RunStatus) -> str:
-    """Equal for runs that share all compiled programs: those that differ in their seeds only."""
+    """A text that is equal for runs that share all compiled programs: those that differ in their seeds only."""
     config = found.planned.config
     return json.dumps([len(config.seeds), config.changed() | {"seeds": None}], sort_keys=True)
