@@ -22,11 +22,10 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, get_args
 
 from guss.errors import UnknownNameError
-from guss.methods import METHODS, check_method
+from guss.methods import METHODS, check_method, method_entry
 from guss.methods.settings import NESTED, AgentSettings, RunSettings
 from guss.models.settings import setting_types, settings_for
 from guss.models.training import FitSettings
-from guss.planners import PLANNERS
 from guss.task import Task
 from guss.types import settings_of
 from guss.validation import build, checked, convert, types_of
@@ -58,7 +57,7 @@ def settings_from(cls: type[T], preset: Any, method: str, **chosen: Any) -> T:
     A policy has its own defaults, and no margin for plans. `method_settings`, `model_settings` and `fit` in `chosen`
     are dicts of settings.
     """
-    check_method(method)  # before anything else
+    cls_of_method = method_entry(method).item  # before anything else
     preset, names = checked_preset(preset), types_of(cls)
     for name in chosen:
         if name not in names:
@@ -66,7 +65,6 @@ def settings_from(cls: type[T], preset: Any, method: str, **chosen: Any) -> T:
     optional = {name for name, kind in names.items() if type(None) in get_args(kind)}
     chosen = {name: value for name, value in chosen.items() if value is not None or name in optional}
     is_policy = method in METHODS.names()
-    cls_of_method: Any = METHODS[method].item if is_policy else PLANNERS[method].item
     declared = settings_of(cls_of_method)
     own = {"planning_margin": 0.0} | cls_of_method.defaults if is_policy else {}
     more = preset.get("methods", {}).get(method, {})
