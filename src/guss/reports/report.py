@@ -35,6 +35,9 @@ from guss.runs.metrics import MEASURES
 from guss.runs.store import json_bytes
 from guss.usercode import no_user_code
 
+OF_ENV = ("learning", "pareto", "swept", "model", "coverage", "states")
+"""Kinds of figures of an environment."""
+
 
 class Group(NamedTuple):
     """Runs shown together, by environment."""
@@ -234,17 +237,7 @@ def everything(report: Report) -> dict[str, Any]:
 def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple[Drawn, list[str]]:
     """Draw every figure that the records allow: files by (environment or "", kind), and notes on missing figures."""
     drawn, notes = Drawn(), list[str]()
-    for kind in (
-        "learning",
-        "pareto",
-        "swept",
-        "model",
-        "coverage",
-        "states",
-        "gallery",
-        "*-exploration",
-        "*-trajectories",
-    ):
+    for kind in (*OF_ENV, "gallery", "*-exploration", "*-trajectories"):
         for old in [*folder.glob(f"{kind}*.png"), *folder.glob(f"{kind}*.svg")]:  # of an earlier report
             with writing(old):
                 old.unlink()
