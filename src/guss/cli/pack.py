@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from guss.cli.options import Plugins, prepare
+from guss.cli.options import Plugins, prepare, print_results
 from guss.errors import GussError
 
 if TYPE_CHECKING:
@@ -58,11 +57,8 @@ class PackCommand:
         with make_console(stderr=True, quiet=self.quiet).status("") as status:
             names = [f"{home.name} ({number}/{len(homes)})" for number, home in enumerate(homes, 1)]
             packed = [self._pack(home, name, status) for home, name in zip(homes, names, strict=True)]
-        if self.json:
-            rows = [each._asdict() | {"folder": str(each.folder)} for each in packed]
-            print(json.dumps(rows, indent=2))
-        elif not self.quiet:
-            print_packed(make_console(), packed)
+        rows = [each._asdict() | {"folder": str(each.folder)} for each in packed]
+        print_results(rows, self.json, self.quiet, lambda console: print_packed(console, packed))
 
     def _pack(self, home: Path, name: str, status: Status) -> Packed:
         """Pack one run; `status` shows its name and the progress of its animation."""
