@@ -12,7 +12,6 @@ import datetime
 import json
 import os
 import platform
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -207,9 +206,3 @@ def open_sweep(out: Path) -> SweepFolder:
     folder = SweepFolder(out, Study(settings, runs))
     folder.origin = about["provenance"]
     return folder
-
-
-def counts(found: Sequence[RunStatus]) -> dict[str, int]:
-    """Number of runs by state."""
-    states = [each.state for each in found]
-    return {state: states.count(state) for state in ("finished", "running", "waiting", "failed", "given up")}
