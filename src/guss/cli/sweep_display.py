@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 from rich.console import Console, Group
@@ -19,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from guss.reports.escapes import one_line
-from guss.sweeps.folder import RunStatus, State, SweepFolder
+from guss.sweeps.folder import RunStatus, SweepFolder, counts
 from guss.sweeps.forecast import COMPILE, Pace, seconds_until_done
 from guss.sweeps.study import Study
 
@@ -129,8 +128,7 @@ class SweepDisplay:
 
 def count_text(found: Sequence[RunStatus]) -> str:
     """Number of runs by state, such as "3 finished, 2 running"."""
-    states = [each.state for each in found]
-    return ", ".join(f"{states.count(state)} {state}" for state in get_args(State) if state in states)
+    return ", ".join(f"{number} {state}" for state, number in counts(found).items() if number)
 
 
 def status_table(found: Sequence[RunStatus], width: int) -> Table:

@@ -12,8 +12,9 @@ import datetime
 import json
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from guss.errors import GussError
 from guss.files import check_folder, writing
@@ -206,3 +207,9 @@ def open_sweep(out: Path) -> SweepFolder:
     folder = SweepFolder(out, Study(settings, runs))
     folder.origin = about["provenance"]
     return folder
+
+
+def counts(found: Sequence[RunStatus]) -> dict[str, int]:
+    """Number of runs by state."""
+    states = [each.state for each in found]
+    return {state: states.count(state) for state in get_args(State)}
