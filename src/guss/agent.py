@@ -285,12 +285,7 @@ class Agent:
     # -------------------------------------------------------------------------------------------------- whole episodes
 
     def learn(
-        self,
-        episodes: int,
-        *,
-        target: float | None = None,
-        on_episode: OnEpisode = None,
-        progress: bool | None = None,
+        self, episodes: int, *, target: float | None = None, on_episode: OnEpisode = None, progress: bool | None = None
     ) -> list[Episode]:
         """Run up to `episodes` more episodes on the system, until the mean reward of a planned one reaches `target`.
 
@@ -391,7 +386,7 @@ class Agent:
         about = {"episode": self.episode, "phase": self.phase, "model": model}
         seconds = {name: getattr(self._open, name) for name in ("fit_seconds", "plan_seconds")}
         self.last_metrics = episode_metrics(self.task, trajectory)[0][0]
-        self.history.append(Episode.of(self.last_metrics, **about, **seconds))
+        self.history.append(Episode.of(self.last_metrics._asdict(), **about, **seconds))
         self._begin()
 
     def _random_action(self, step: int) -> np.ndarray:

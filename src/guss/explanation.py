@@ -23,6 +23,7 @@ from guss.errors import GussError
 from guss.planners.engine import Monitor, Particles, Plan, plan_one, predict_outcomes
 from guss.task import Task
 from guss.types import Outcomes, Planner, Rollout, Scores
+from guss.validation import finite
 
 ALIKE = 0.01
 """First actions of two plans are the same if they differ by at most this share of the action's range."""
@@ -120,7 +121,7 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; numbers that are not finite are None."""
-        return _plain(dataclasses.asdict(self))
+        return finite(dataclasses.asdict(self))
 
     def __str__(self) -> str:
         chosen = f"Chose {_named_text(self.action)}"
@@ -173,14 +174,6 @@ def _per_step(reward: float, horizon: int) -> str:
 
 def _named_text(action: dict[str, float]) -> str:
     return ", ".join(f"{name} = {value:.3g}" for name, value in action.items())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # --------------------------------------------------------------------------------------------------------- the search

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from jaxtyping import PyTree
 
-from guss.collect.episode_metrics import EpisodeMetrics
 from guss.envs.adapters import Adapted
 from guss.methods.settings import AgentSettings
 from guss.task import Task
@@ -49,16 +48,11 @@ class Episode:
     plan_seconds: float = 0.0
 
     @classmethod
-    def of(cls, metrics: EpisodeMetrics, **about: Any) -> Episode:
-        """From the measures of an episode."""
-        return cls(
-            steps=metrics.steps,
-            mean_reward=metrics.mean_reward,
-            unsafe_pct=metrics.unsafe_pct,
-            hard_stop=metrics.hard_stop,
-            unsafe_by_cost=metrics.unsafe_pct_by_cost,
-            **about,
-        )
+    def of(cls, measures: Mapping[str, Any], **about: Any) -> Episode:
+        """From the measures of an episode by name, as in `EpisodeMetrics` and episodes.jsonl; others are left out."""
+        named = {**measures, "unsafe_by_cost": measures.get("unsafe_pct_by_cost") or {}, **about}
+        names = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in named.items() if name in names and value is not None})
 
     @property
     def episode_return(self) -> float:

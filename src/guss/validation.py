@@ -221,13 +221,16 @@ def received(value: Any) -> str:
 
 def plain(values: Any) -> Any:
     """Numbers for JSON, rounded; non-finite numbers become None."""
+    return finite(np.asarray(values, float).round(5).tolist())
 
-    def known(x: Any) -> Any:
-        if isinstance(x, list):
-            return [known(each) for each in x]
-        return x if math.isfinite(x) else None
 
-    return known(np.asarray(values, float).round(5).tolist())
+def finite(value: Any) -> Any:
+    """Plain data without numbers that are not finite: they become None, as JSON needs."""
+    if isinstance(value, dict):
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def check_seconds(value: Any, what: str) -> float:

@@ -11,8 +11,9 @@ from helpers.short_runs import resume_run, run_one
 
 from guss.agent import Agent
 from guss.collect.datasets import read_trace
-from guss.collect.host import exploring, play
-from guss.collect.host_envs import _info_of, cost_vector, derived_seed, make_envs
+from guss.collect.host import exploring, make_envs, play
+from guss.collect.host_envs import cost_vector, derived_seed
+from guss.collect.vector_envs import info_of
 from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
 from guss.errors import GussError
@@ -156,10 +157,10 @@ def test_costs_are_the_environments_own_or_the_tasks(env):
 
 def test_reported_costs_are_taken_by_name():
     info = {"costs": {"far": np.asarray([0.0, 1.0]), "other": np.asarray([5.0, 5.0])}, "cost": np.asarray([9.0, 9.0])}
-    assert [cost_vector(cart_task(), _info_of(info, i, 2)).tolist() for i in range(2)] == [[0.0], [1.0]]
+    assert [cost_vector(cart_task(), info_of(info, i, 2)).tolist() for i in range(2)] == [[0.0], [1.0]]
     marked = {"cost": np.asarray([0.0, 1.0]), "_cost": np.asarray([False, True])}  # the first reported none
-    assert cost_vector(cart_task(), _info_of(marked, 0, 2)) is None
-    assert cost_vector(cart_task(), _info_of(marked, 1, 2)).tolist() == [1.0]
+    assert cost_vector(cart_task(), info_of(marked, 0, 2)) is None
+    assert cost_vector(cart_task(), info_of(marked, 1, 2)).tolist() == [1.0]
     assert cost_vector(cart_task(), {"cost": 1.0}).tolist() == [1.0]
     assert cost_vector(cart_task(), {"costs": {"other": 1.0}}) is None
 

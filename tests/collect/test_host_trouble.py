@@ -10,7 +10,8 @@ import pytest
 from helpers.short_runs import resume_run, run_one
 
 from guss.agent import Agent
-from guss.collect.host_envs import MOST_FAILURES, derived_seed
+from guss.collect.host_envs import derived_seed
+from guss.collect.worker_envs import MOST_FAILURES
 from guss.constraint import Constraint
 from guss.envs import ENVS, EnvSpec
 from guss.envs.adapters import Adapted, describe

@@ -9,7 +9,8 @@ import pytest
 from helpers.short_runs import resume_run, run_one
 
 from guss.agent import Agent
-from guss.collect.host_envs import VectorEnvs, make_envs
+from guss.collect.host import make_envs
+from guss.collect.vector_envs import VectorEnvs
 from guss.envs import EnvSpec
 from guss.envs.lookup import find_env
 from guss.envs.pendulum import pendulum_task

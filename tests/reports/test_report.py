@@ -196,8 +196,8 @@ def test_the_committed_page_works_in_a_browser(open_page):
 
 
 def test_the_pareto_axis_is_linear_unless_values_span_orders_of_magnitude(tmp_path):
-    from guss.reports.figures import draw_pareto
     from guss.reports.inventory import gather
+    from guss.reports.pareto import draw_pareto
     from guss.reports.table import rows_of
 
     for folder, shares in (("near", (2.0, 12.0, 17.0)), ("none", (0.0, 0.0, 0.0)), ("far", (0.0, 0.05, 20.0))):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from guss.cli.options import Plugins, prepare
+from guss.cli.options import Plugins, prepare, print_results
 from guss.errors import GussError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from guss.collect.env_check import Finding
 
 TITLES = {
@@ -75,22 +76,18 @@ class CheckEnvCommand:
             as_maker(spec), task, steps=self.steps, seed=self.seed, timeout=self.step_timeout, process=process
         )
         problems = [finding for finding in findings if finding.kind == "problem"]
-        if self.json:
-            print(json.dumps({"ready": not problems, "findings": [dataclasses.asdict(f) for f in findings]}, indent=2))
-        else:
-            self._print(findings, len(problems))
+        results = {"ready": not problems, "findings": [dataclasses.asdict(finding) for finding in findings]}
+        print_results(results, self.json, False, lambda console: self._print(console, findings, len(problems)))
         if problems:
             raise SystemExit(2)
 
-    def _print(self, findings: list[Finding], problems: int) -> None:
+    def _print(self, console: Console, findings: list[Finding], problems: int) -> None:
         """Print the findings and the next command."""
         from rich.table import Column, Table
         from rich.text import Text
 
         from guss.collect.env_check import SAMPLED_FLAGS
-        from guss.progress import make_console
 
-        console = make_console()
         for kind, title in TITLES.items():
             found = [finding for finding in findings if finding.kind == kind]
             if found:

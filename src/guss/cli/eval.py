@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from guss.cli.options import Plugins, command_provenance, prepare
+from guss.cli.options import Plugins, command_provenance, prepare, print_results
 from guss.files import check_file
 
 
@@ -49,7 +48,4 @@ class EvalCommand:
             found = evaluate_run(self.run_folder, self.episodes, bar.update)
         summary = summarise_evaluation(found)
         write_json(file, summary | {"provenance": command_provenance()})
-        if self.json:
-            print(json.dumps(summary, indent=2))
-        elif not self.quiet:
-            print_evaluation(make_console(), summary, file)
+        print_results(summary, self.json, self.quiet, lambda console: print_evaluation(console, summary, file))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
-from guss.cli.options import ColumnNames, Plugins, command_provenance, parse_columns, prepare
+from guss.cli.options import ColumnNames, Plugins, command_provenance, parse_columns, prepare, print_results
 from guss.cli.settings_flags import Defaults, SettingsCommand, as_flags
 from guss.errors import GussError
 from guss.files import check_folder, writing
@@ -101,10 +100,8 @@ class FitCommand(SettingsCommand):
         summary = summarise_fit(log, fits)
         record = {"settings": log.settings.to_json(), "provenance": command_provenance()}
         write_json(home / "fit.json", summary | record)
-        if self.json:
-            print(json.dumps(summary, indent=2))
-        elif not self.quiet:
-            print_fit(make_console(), summary, [home / "fit.json", *files])
+        files.insert(0, home / "fit.json")
+        print_results(summary, self.json, self.quiet, lambda console: print_fit(console, summary, files))
 
     def _log(self) -> Log:
         """The data and the settings of the model."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from guss.cli.options import Plugins, prepare
+from guss.cli.options import Plugins, prepare, print_results
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass
@@ -50,19 +52,17 @@ class ListCommand:
             "models": entries(MODELS, lambda item: {"settings": settings_table(settings_class(item))}),
         }
         shared = {"run": settings_table(RunSettings, NESTED), "fit": settings_table(FitSettings)}
-        if self.json:
-            print(json.dumps(found | {"settings": shared}, indent=2))
-            return
-        from rich.table import Table
+        print_results(
+            found | {"settings": shared}, self.json, False, lambda console: self._print(console, found, shared)
+        )
 
-        from guss.progress import make_console
-
-        console = make_console()
+    def _print(self, console: Console, found: dict[str, Any], shared: dict[str, Any]) -> None:
+        """Print a table of each kind of entries, and of the settings of all runs."""
+        from rich.table import Column, Table
 
         def show(title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-            table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-            for column in columns:
-                table.add_column(column, overflow="fold")
+            heads = (Column(name, overflow="fold") for name in columns)
+            table = Table(*heads, title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
             for row in rows:
                 table.add_row(*row)
             console.print(table)

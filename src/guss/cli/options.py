@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
-from collections.abc import Iterable
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
 from guss.errors import GussError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 FROM_PRESET = arg(help_behavior_hint="(default: from the preset)")
 Plugins = Annotated[
@@ -58,6 +62,16 @@ def check_planners(names: Iterable[str], next_step: str) -> None:
         if name in METHODS.names():
             planners = ", ".join(PLANNERS.names())
             raise GussError(f"{name!r} is a policy, which does not plan; planners are {planners} ({next_step})")
+
+
+def print_results(results: Any, as_json: bool, quiet: bool, show: Callable[[Console], Any]) -> None:
+    """Print the results of a command as JSON, or else on a console by `show`, unless it is quiet."""
+    from guss.progress import make_console
+
+    if as_json:
+        print(json.dumps(results, indent=2))
+    elif not quiet:
+        show(make_console())
 
 
 def print_warning(text: object) -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from guss.cli.options import Plugins, prepare
+from guss.cli.options import Plugins, prepare, print_results
 from guss.errors import GussError
-
-if TYPE_CHECKING:
-    from rich.status import Status
-
-    from guss.runs.pack import Packed
 
 
 @dataclass
@@ -48,30 +42,24 @@ class PackCommand:
         if self.plugin and not self.replay:
             raise GussError("--plugin imports code, which needs --replay: add --replay, or leave out --plugin")
         prepare(self.plugin)
+        from rich.text import Text
+
         from guss.cli.display import print_packed
         from guss.progress import make_console
-        from guss.runs.pack import check_target, find_runs
+        from guss.runs.pack import check_target, find_runs, pack_run
 
         homes = find_runs(self.runs)
         for home in homes:
             check_target(home, self.out)
+        packed, how = [], {"with_animation": self.animation, "replay": self.replay}
         with make_console(stderr=True, quiet=self.quiet).status("") as status:
-            names = [f"{home.name} ({number}/{len(homes)})" for number, home in enumerate(homes, 1)]
-            packed = [self._pack(home, name, status) for home, name in zip(homes, names, strict=True)]
-        if self.json:
-            rows = [each._asdict() | {"folder": str(each.folder)} for each in packed]
-            print(json.dumps(rows, indent=2))
-        elif not self.quiet:
-            print_packed(make_console(), packed)
+            for number, home in enumerate(homes, 1):
+                name = f"{home.name} ({number}/{len(homes)})"
 
-    def _pack(self, home: Path, name: str, status: Status) -> Packed:
-        """Pack one run; `status` shows its name and the progress of its animation."""
-        from rich.text import Text
+                def show_step(done: int, count: int, name: str = name) -> None:
+                    status.update(Text(f"{name}: planning for its animation, step {done}/{count}"))
 
-        from guss.runs.pack import pack_run
-
-        def show_step(done: int, count: int) -> None:
-            status.update(Text(f"{name}: planning for its animation, step {done}/{count}"))
-
-        status.update(Text(name))
-        return pack_run(home, self.out, with_animation=self.animation, replay=self.replay, on_step=show_step)
+                status.update(Text(name))
+                packed.append(pack_run(home, self.out, **how, on_step=show_step))
+        rows = [each._asdict() | {"folder": str(each.folder)} for each in packed]
+        print_results(rows, self.json, self.quiet, lambda console: print_packed(console, packed))

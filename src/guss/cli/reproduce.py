@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from guss.cli.options import FROM_PRESET, Plugins, check_planners, command_provenance, prepare
-from guss.cli.report import report_with_status
-from guss.cli.sweep import execute, raise_troubles
+from guss.cli.options import FROM_PRESET, Plugins, check_planners, command_provenance, prepare, print_results
+from guss.cli.sweep import execute, raise_troubles, report_or_trouble
 from guss.errors import GussError
 from guss.files import check_folder
 
@@ -58,13 +56,9 @@ class Toy:
         """Run, write the report, print the results and the paths of the files."""
         prepare(self.plugin)
         from guss.cli.display import print_toy_summary
-        from guss.progress import make_console
 
         summary, files = self.reproduce()
-        if self.json:
-            print(json.dumps(summary, indent=2))
-        elif not self.quiet:
-            print_toy_summary(make_console(), summary, files)
+        print_results(summary, self.json, self.quiet, lambda console: print_toy_summary(console, summary, files))
 
     def reproduce(self, again: bool = True) -> tuple[dict[str, Any], list[Path]]:
         """The results and the files. With `again=False`, a finished experiment with these settings is not repeated."""
@@ -184,20 +178,12 @@ class Table1:
     def _report(self, sweep: SweepFolder, left_out: list[str], troubles: list[str]) -> None:
         """Write tables and figures of all runs, and print a summary; adds errors to `troubles`."""
         from guss.cli.table_display import print_report
-        from guss.progress import make_console
         from guss.reports.run_summary import summarise_run
 
-        files: list[Path] = []
-        try:
-            files = report_with_status(self.folder, None, self.quiet)
-        except GussError as error:  # if all runs failed, there is nothing to report
-            troubles.append(f"no report: {error}")
-        if self.json:
-            summaries = [summarise_run(each.home) for each in sweep.statuses() if each.state == "finished"]
-            found = {"runs": summaries, "left_out": left_out, "failed": troubles, "files": list(map(str, files))}
-            print(json.dumps(found, indent=2))
-        elif files and not self.quiet:
-            print_report(make_console(), files)
+        files = report_or_trouble(sweep, self.quiet, troubles)
+        summaries = [summarise_run(each.home) for each in sweep.statuses() if self.json and each.state == "finished"]
+        found = {"runs": summaries, "left_out": left_out, "failed": troubles, "files": list(map(str, files))}
+        print_results(found, self.json, self.quiet or not files, lambda console: print_report(console, files))
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from argparse import Namespace
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import arg
 
-from guss.cli.options import ColumnNames, Plugins, command_provenance, parse_columns, prepare
+from guss.cli.options import ColumnNames, Plugins, command_provenance, parse_columns, prepare, print_results
 from guss.cli.run_notes import resumable, warn_if_random, warn_if_was_random
 from guss.cli.settings_flags import Defaults, SettingsCommand, as_flags, merged
 from guss.errors import GussError
@@ -128,10 +127,8 @@ class RunCommand(SettingsCommand):
         if self.replay:
             files += self._replay(home)
         warn_if_was_random(config, home)
-        if self.json:
-            print(json.dumps(summaries[0] | {"against": summaries[1:]} if others else summaries[0], indent=2))
-        elif not self.quiet:
-            print_run_summary(make_console(), summaries, files)
+        results = summaries[0] | {"against": summaries[1:]} if others else summaries[0]
+        print_results(results, self.json, self.quiet, lambda console: print_run_summary(console, summaries, files))
 
     def _compared(self, config: RunConfig) -> Path:
         """A run to compare with: the stored one, resumed if it is not finished, or a new one."""
@@ -172,10 +169,9 @@ class RunCommand(SettingsCommand):
 
     def _config(self, method: str, data: Dataset | None) -> RunConfig:
         """The config of a method, by the preset and those flags that it uses; --method.* are of the first method."""
-        from guss.methods.presets import settings_from
-        from guss.methods.settings import RunSettings, without
+        from guss.methods.settings import without
         from guss.plugins import find_preset, load_preset
-        from guss.runs.config import config_from, seeds_from
+        from guss.runs.config import config_of_used, seeds_from
 
         if self.previous:
             raise GussError("--previous chooses the checkpoint to resume from: it needs --resume")
@@ -183,8 +179,7 @@ class RunCommand(SettingsCommand):
         preset = load_preset(self.preset) if self.preset else find_preset(env)
         if method != self.settings.method:
             chosen.pop("method_settings", None)
-        unused = settings_from(RunSettings, preset, method, env=env, model=chosen.get("model")).unused
-        return config_from(preset, method, env, seeds_from(self.seed, self.seeds), data, **without(chosen, unused))
+        return config_of_used(preset, method, env, seeds_from(self.seed, self.seeds), data, **chosen)
 
     def _check_resume(self) -> None:
         """Raise an error for settings of a resumed run other than its length."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from guss.cli.options import command_provenance, prepare
+from guss.cli.options import command_provenance, prepare, print_results
 from guss.cli.report import report_with_status
 from guss.errors import GussError
 
@@ -98,10 +97,7 @@ class SweepCommand:
             with SweepDisplay(console, folder, sum(each.state == "running" for each in found)):
                 while not all(each.over for each in folder.statuses()):
                     time.sleep(1.0)
-        if self.json:
-            print(json.dumps(status_rows(folder), indent=2))
-        else:
-            print_status(console, folder.statuses())
+        print_results(status_rows(folder), self.json, False, lambda console: print_status(console, folder.statuses()))
 
     def _execute(self) -> None:
         """Execute the study, or print its forecast or its script."""
@@ -130,16 +126,9 @@ class SweepCommand:
             print(slurm_script(folder, workers, [f"--{word}" for word in self.slurm]), end="")
             return None
         troubles = execute(folder, self._start(folder, workers), workers, self.quiet, study.left_out)
-        files: list[Path] = []
-        if self.report:
-            try:
-                files = report_with_status(folder.out, None, self.quiet)
-            except GussError as error:  # no run has a finished episode
-                troubles.append(f"no report: {error}")
-        if self.json:
-            print(json.dumps(status_rows(folder), indent=2))
-        elif files and not self.quiet:
-            print_report(make_console(), files)
+        files = report_or_trouble(folder, self.quiet, troubles) if self.report else []
+        quiet = self.quiet or not files
+        print_results(status_rows(folder), self.json, quiet, lambda console: print_report(console, files))
         raise_troubles(troubles)
 
     def _start(self, folder: SweepFolder, workers: int) -> Callable[[], None]:
@@ -175,6 +164,15 @@ def execute(
         stop.add_note("repeat the same command to resume")
         raise
     return failures_of(folder.statuses())
+
+
+def report_or_trouble(folder: SweepFolder, quiet: bool, troubles: list[str]) -> list[Path]:
+    """Write a report of all runs and return its files; if no run has a finished episode, add this to `troubles`."""
+    try:
+        return report_with_status(folder.out, None, quiet)
+    except GussError as error:
+        troubles.append(f"no report: {error}")
+        return []
 
 
 def raise_troubles(troubles: list[str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import gymnasium
 import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
@@ -14,10 +15,15 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from guss import keys as streams
 from guss.collect.compiled import EPISODES, Collected, Failures, OnStep
 from guss.collect.exploration import explore
-from guss.collect.host_envs import HostEnvs, make_envs
+from guss.collect.host_envs import HostEnvs
 from guss.collect.trajectories import check_finite
+from guss.collect.vector_envs import VectorEnvs
+from guss.collect.worker_envs import WorkerEnvs
 from guss.compilation import AT_ONCE, QUICKLY, Ahead
 from guss.envs import EnvSpec
+from guss.envs.lookup import as_maker
+from guss.envs.process_worker import ProcessWorker
+from guss.envs.thread_worker import Worker
 from guss.method import Method
 from guss.task import Task
 from guss.types import Actions, Trajectory
@@ -184,3 +190,14 @@ class HostCollector:
 
         if len(self.env_groups) == 1:
             ahead.start(EPISODES, lower)
+
+
+def make_envs(
+    task: Task, spec: EnvSpec, seeds: Sequence[int], timeout: float, num_envs: int = 1, process: str | None = None
+) -> HostEnvs:
+    """The environments of a run: `num_envs` for each seed. `process`: a name by which child processes create them."""
+    if process is not None:
+        return WorkerEnvs(task, partial(ProcessWorker, process), seeds, timeout, num_envs)
+    if spec.gym_id and gymnasium.spec(spec.gym_id).vector_entry_point is not None:
+        return VectorEnvs(task, spec.gym_id, seeds, num_envs)
+    return WorkerEnvs(task, partial(Worker, as_maker(spec)), seeds, timeout, num_envs)

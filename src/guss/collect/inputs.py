@@ -16,7 +16,7 @@ from jaxtyping import PRNGKeyArray
 from guss.collect.datasets import Columns, Dataset, read_traces, with_costs
 from guss.collect.host_envs import derived_seed, needed_costs
 from guss.collect.trajectories import logged
-from guss.envs import ENVS
+from guss.envs import ENVS, EnvSpec
 from guss.envs.adapters import Adapted, check_spaces, describe
 from guss.envs.lookup import as_maker, find_env
 from guss.envs.values import NotAnEnvironmentError, calling
@@ -32,12 +32,14 @@ def resolve(system: Any, task: Task | None) -> tuple[Task, Adapted | None]:
         if task is not None:
             raise GussError("a Task was passed twice, as the system and as `task`; pass only one")
         return system, None
-    if isinstance(system, str) and not ("/" in system and system in gymnasium.registry):
-        spec = find_env(system)
+    by_name = isinstance(system, str) and not ("/" in system and system in gymnasium.registry)
+    spec = find_env(system) if by_name else system
+    if isinstance(spec, EnvSpec):
         task = spec.make_task() if task is None else task
         if spec.make_env is None and task.reset is not None:
             return task, None
-        return task.with_end(hosted=True), calling(f"{system} could not create its environment", as_maker(spec))
+        name = system if by_name else f"task {task.name!r}"
+        return task.with_end(hosted=True), calling(f"{name} could not create its environment", as_maker(spec))
     try:
         made = calling(f"{system} cannot be created", gymnasium.make, system) if isinstance(system, str) else system
         env = Adapted(made)

@@ -14,15 +14,15 @@ Custom methods: subclass `guss.Method` and decorate the class with `@register_me
 
 from __future__ import annotations
 
+from typing import Any
+
 from guss.errors import GussError, UnknownNameError
 from guss.method import Method
 from guss.planners import PLANNERS
-from guss.registry import Registry
+from guss.registry import Entry, Registry
 
 METHODS: Registry[type[Method]] = Registry(
-    "method",
-    "guss.methods",
-    tuple(f"guss.methods.{name}" for name in ("sac", "safe_mbpo", "ppo", "trpo", "cpo")),
+    "method", "guss.methods", tuple(f"guss.methods.{name}" for name in ("sac", "safe_mbpo", "ppo", "trpo", "cpo"))
 )
 register_method = METHODS.register
 
@@ -37,6 +37,12 @@ def check_method(name: str) -> None:
         raise GussError(f"settings.method must be text, got {name!r} ({type(name).__name__})")
     if name not in method_names():
         raise UnknownNameError("method", name, method_names())
+
+
+def method_entry(name: str) -> Entry[Any]:
+    """The entry of a policy or a planner, whose item is its class; raises on an unknown name."""
+    check_method(name)
+    return METHODS[name] if name in METHODS.names() else PLANNERS[name]
 
 
 def method_class(name: str) -> type[Method]:

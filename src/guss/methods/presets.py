@@ -22,11 +22,10 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, get_args
 
 from guss.errors import UnknownNameError
-from guss.methods import METHODS, check_method
+from guss.methods import METHODS, check_method, method_entry
 from guss.methods.settings import NESTED, AgentSettings, RunSettings
 from guss.models.settings import setting_types, settings_for
 from guss.models.training import FitSettings
-from guss.planners import PLANNERS
 from guss.task import Task
 from guss.types import settings_of
 from guss.validation import build, checked, convert, types_of
@@ -58,31 +57,22 @@ def settings_from(cls: type[T], preset: Any, method: str, **chosen: Any) -> T:
     A policy has its own defaults, and no margin for plans. `method_settings`, `model_settings` and `fit` in `chosen`
     are dicts of settings.
     """
-    check_method(method)  # before anything else
+    cls_of_method = method_entry(method).item  # before anything else
     preset, names = checked_preset(preset), types_of(cls)
     for name in chosen:
         if name not in names:
             raise UnknownNameError("setting", name, names)
     optional = {name for name, kind in names.items() if type(None) in get_args(kind)}
     chosen = {name: value for name, value in chosen.items() if value is not None or name in optional}
-    is_policy = method in METHODS.names()
-    cls_of_method: Any = METHODS[method].item if is_policy else PLANNERS[method].item
     declared = settings_of(cls_of_method)
-    own = {"planning_margin": 0.0} | cls_of_method.defaults if is_policy else {}
-    more = preset.get("methods", {}).get(method, {})
-    models = [
-        preset.get("model", {}),
-        own.pop("model", {}),
-        _table(more.get("model"), f"preset.methods.{method}.model"),
-    ]
+    defaults = {"planning_margin": 0.0} | cls_of_method.defaults if method in METHODS.names() else {}
+    layers = [preset, defaults, preset.get("methods", {}).get(method, {})]
+    models = [_table(layer.get("model"), f"preset.methods.{method}.model") for layer in layers]
     models += [{"name": chosen["model"]} if "model" in chosen else {}, _table(chosen.get("model_settings"), "model")]
-    fits = [preset.get("fit"), own.pop("fit", {}), more.get("fit"), chosen.get("fit")]
-    own |= {name: value for name, value in more.items() if name not in ("model", "fit")}
-    shared = {name: own.pop(name) for name in _PLAIN if name in own and name != "env" and name not in declared}
     model, model_settings = _model(models, cls.model)
-    fit: dict[str, Any] = {}
-    for each in fits:
-        fit |= _table(each, "fit")
+    fit = {name: value for layer in (*layers, chosen) for name, value in _table(layer.get("fit"), "fit").items()}
+    own = {name: value for layer in layers[1:] for name, value in layer.items() if name not in ("model", "fit")}
+    shared = {name: own.pop(name) for name in _PLAIN if name in own and name != "env" and name not in declared}
     values = {name: value for name, value in (preset | shared).items() if name in _PLAIN and name in names} | chosen
     return build(
         cls,

@@ -12,17 +12,10 @@ from typing import Any
 from guss.collect.exploration import EXPLORE
 from guss.errors import GussError, UnknownNameError
 from guss.method import Method
-from guss.methods import METHODS, check_method, method_class
-from guss.models.settings import (
-    ENSEMBLE,
-    ModelSettings,
-    declared_settings,
-    model_class,
-    settings_class,
-    settings_for,
-)
+from guss.methods import METHODS, method_class, method_entry
+from guss.models.settings import ENSEMBLE, ModelSettings, declared_settings, model_class, settings_class, settings_for
 from guss.models.training import FitSettings
-from guss.planners import PLANNERS, check_plan_size, checked_settings
+from guss.planners import check_plan_size, checked_settings
 from guss.task import LEARNABLE, Task
 from guss.types import settings_of
 from guss.validation import changed_fields, check_fields, check_ranges, types_of
@@ -46,8 +39,7 @@ def unused_model_settings(name: str) -> list[str]:
 
 def settings_of_method(name: str, values: Any) -> Any:
     """Settings of the method `name` as a dataclass: from a dict, or from another method's settings."""
-    check_method(name)
-    cls: Any = METHODS[name].item if name in METHODS.names() else PLANNERS[name].item
+    cls = method_entry(name).item
     declared = declared_settings(cls)
     if isinstance(values, declared):
         return values

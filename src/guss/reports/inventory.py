@@ -7,7 +7,7 @@ groups, named by their subfolder.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -183,18 +183,23 @@ def identified(records: list[Record], labels: dict[str, str] | None = None) -> l
     return found
 
 
+def run_folders(folder: Path) -> Iterator[tuple[Path, bool]]:
+    """The folders of runs and of toy-world experiments in a folder, at any depth; True: a toy-world experiment."""
+    if not folder.is_dir():
+        raise GussError(f"there is no folder {folder}; `guss run` and `guss reproduce` write to runs/ by default")
+    for path in sorted(folder.rglob("config.json")):
+        yield path.parent, (path.parent / "records").is_dir()
+
+
 @no_user_code("a report")
 def gather(folder: Path) -> Gathered:
     """All runs in a folder, at any depth, with notes on unusable ones."""
-    if not folder.is_dir():
-        raise GussError(f"there is no folder {folder}; `guss run` and `guss reproduce` write to runs/ by default")
     found, records = Gathered(folder), list[Record]()
-    for path in sorted(folder.rglob("config.json")):
-        home, where = path.parent, path.parent.relative_to(folder)
-        if (home / "records").is_dir():
+    for home, is_toy in run_folders(folder):
+        if is_toy:
             found.toys.append(home)
             continue
-        group = where.parent.as_posix().removeprefix(".")
+        group = home.relative_to(folder).parent.as_posix().removeprefix(".")
         try:
             records.append(read_record(home, "" if group in MAIN else group))
         except GussError as error:

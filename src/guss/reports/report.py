@@ -20,12 +20,14 @@ from typing import Any, NamedTuple
 from guss.checkpoint import write_atomically
 from guss.errors import GussError
 from guss.files import check_folder, writing
-from guss.reports import figures, table
+from guss.reports import state_figures, table
 from guss.reports.curves import draw_learning, with_random_apart
 from guss.reports.escapes import file_stem, markdown, markdown_code, markdown_table, markdown_title, one_line
+from guss.reports.figures import draw_gallery, draw_model
 from guss.reports.inventory import Gathered, Record, by_env, gather
 from guss.reports.labels import flat
 from guss.reports.page import HERO, Drawn, build_page, make_payload, stem_of
+from guss.reports.pareto import draw_pareto
 from guss.reports.run_summary import compare
 from guss.reports.style import save_figure
 from guss.reports.swept_figure import draw_swept
@@ -34,6 +36,9 @@ from guss.runs import state_maps
 from guss.runs.metrics import MEASURES
 from guss.runs.store import json_bytes
 from guss.usercode import no_user_code
+
+OF_ENV = ("learning", "pareto", "swept", "model", "coverage", "states")
+"""Kinds of figures of an environment."""
 
 
 class Group(NamedTuple):
@@ -234,17 +239,7 @@ def everything(report: Report) -> dict[str, Any]:
 def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple[Drawn, list[str]]:
     """Draw every figure that the records allow: files by (environment or "", kind), and notes on missing figures."""
     drawn, notes = Drawn(), list[str]()
-    for kind in (
-        "learning",
-        "pareto",
-        "swept",
-        "model",
-        "coverage",
-        "states",
-        "gallery",
-        "*-exploration",
-        "*-trajectories",
-    ):
+    for kind in (*OF_ENV, "gallery", "*-exploration", "*-trajectories"):
         for old in [*folder.glob(f"{kind}*.png"), *folder.glob(f"{kind}*.svg")]:  # of an earlier report
             with writing(old):
                 old.unlink()
@@ -260,17 +255,17 @@ def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple
         mapped = read_all_maps(report.found, records, notes)
         parts: dict[str, Callable[[], Any]] = {
             "learning": partial(draw_learning, *with_random_apart(records)),
-            "pareto": partial(figures.draw_pareto, env, rows),
+            "pareto": partial(draw_pareto, env, rows),
             "swept": partial(draw_swept, records),
-            "model": partial(figures.draw_model, records),
-            "coverage": partial(figures.draw_coverage, mapped),
-            "states": partial(figures.draw_states, mapped),
+            "model": partial(draw_model, records),
+            "coverage": partial(state_figures.draw_coverage, mapped),
+            "states": partial(state_figures.draw_states, mapped),
         }
         for kind, draw in parts.items():
             begin(f"figure {kind}, {label}")
             keep(env, kind, draw())
     begin("figure gallery")
-    keep("", "gallery", figures.draw_gallery([*(["safe-toy"] if report.found.toys else []), *report.tables]))
+    keep("", "gallery", draw_gallery([*(["safe-toy"] if report.found.toys else []), *report.tables]))
     for home in report.found.toys:
         from guss.reports.toy import draw_exploration, draw_trajectories
         from guss.runs.toy import load_toy
@@ -288,7 +283,7 @@ def draw_all(report: Report, folder: Path, begin: Callable[[str], Any]) -> tuple
     return drawn, notes
 
 
-def read_all_maps(gathered: Gathered, records: list[Record], notes: list[str]) -> figures.Mapped:
+def read_all_maps(gathered: Gathered, records: list[Record], notes: list[str]) -> state_figures.Mapped:
     """The state maps of the runs with stored maps or traces; runs without are added to the notes."""
     label = records[0].env_label
     maps, states = dict[Path, dict[str, Any] | None](), dict[Path, state_maps.StoredStates]()
@@ -314,7 +309,7 @@ def read_all_maps(gathered: Gathered, records: list[Record], notes: list[str]) -
     lacking = [record.label for record in records if record.home in states and maps[record.home] is None]
     if found and lacking:
         notes.append(f"{label}: neither maps nor traces of {', '.join(lacking)}.")
-    if found and not figures.same_plane(found):
+    if found and not state_figures.same_plane(found):
         notes.append(
             f"{label}: the states of its runs were counted on different planes, so their coverage cannot be compared."
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from guss.errors import GussError
-from guss.reports.inventory import Record, read_record
+from guss.reports.inventory import Record, read_record, run_folders
 from guss.reports.labels import compared_settings, flat_values
 from guss.reports.run_summary import MEASURES, per_seed
 from guss.runs.metrics import interval
@@ -77,20 +77,12 @@ def load_results(folder: str | Path) -> Results:
         >>> # pandas.DataFrame(results.episodes).groupby(["env", "method"]).mean_reward.mean()
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise GussError(f"there is no folder {folder}; `guss run` and `guss reproduce` write to runs/ by default")
-    records, skipped = [], []
-    for path in sorted(folder.rglob("config.json")):
-        if (path.parent / "records").is_dir():  # a toy-world experiment has no episodes
-            continue
+    pairs, skipped = [], []
+    for home in [home for home, is_toy in run_folders(folder) if not is_toy]:  # a toy-world experiment has no episodes
         try:
-            records.append(read_record(path.parent))
+            pairs.append((home.relative_to(folder).as_posix() if home != folder else folder.name, read_record(home)))
         except GussError as error:
             skipped.append(str(error))
-    names = [
-        (record.home.relative_to(folder).as_posix() if record.home != folder else folder.name) for record in records
-    ]
-    pairs = list(zip(names, records, strict=True))
     runs = _table(_run_row(name, record) for name, record in pairs)
     episodes = _table(_episode_row(name, record, row) for name, record in pairs for row in record.episodes)
     return Results(runs, episodes, tuple(skipped))

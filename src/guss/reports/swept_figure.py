@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from guss.reports.escapes import plot_text
-from guss.reports.figures import spans_orders
 from guss.reports.inventory import Record
 from guss.reports.labels import compared_settings, flat_values
+from guss.reports.pareto import spans_orders
 from guss.reports.run_summary import per_seed
 from guss.reports.style import distinct_styles, label_of, new_figure
 from guss.runs import metrics

@@ -15,7 +15,7 @@ from guss.envs.lookup import find_env
 from guss.errors import GussError, UnknownNameError
 from guss.limits import MAX_SEEDS
 from guss.methods.presets import preset_for, settings_from
-from guss.methods.settings import RunSettings
+from guss.methods.settings import RunSettings, without
 from guss.plugins import find_preset, load_preset
 from guss.runs.store import digest_of, short_name
 from guss.validation import check_seconds, check_seed, received
@@ -138,6 +138,14 @@ def config_from(
         preset = {k: v for k, v in preset.items() if k != "initial_steps"} | {"initial_episodes": 0}
         chosen = chosen | {"data": digest_of(data), "data_rows": data.num_rows}
     return settings_from(RunConfig, preset, method, env=env, seeds=seeds, **chosen)
+
+
+def config_of_used(
+    preset: Any, method: str, env: str, seeds: tuple[int, ...], data: Dataset | None = None, **chosen: Any
+) -> RunConfig:
+    """As `config_from`, without the values in `chosen` that have no effect on the method."""
+    unused = settings_from(RunSettings, preset, method, env=env, model=chosen.get("model")).unused
+    return config_from(preset, method, env, seeds, data, **without(chosen, unused))
 
 
 def seeds_from(first: int, count: int) -> tuple[int, ...]:

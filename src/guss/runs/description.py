@@ -18,10 +18,9 @@ import numpy as np
 from guss.envs import ENVS, EnvSpec
 from guss.errors import GussError
 from guss.files import WriteGuard
-from guss.methods import METHODS
+from guss.methods import METHODS, method_class, method_entry, method_names
 from guss.methods.settings import current_names, settings_of_method
 from guss.models import MODELS
-from guss.planners import PLANNERS
 from guss.plugins import PLUGINS
 from guss.registry import Entry
 from guss.runs.config import RunConfig, spec_of_run
@@ -163,14 +162,11 @@ def is_bundled(config: dict[str, Any]) -> bool:
 
 
 def _kind_of(method: str) -> MethodKind | None:
-    if method in METHODS.names():
-        entry, cls = METHODS[method], METHODS[method].item
-        return MethodKind(origin=entry.origin, plans=cls.plans, policy=True, safe=cls.safe, model_based=cls.model_based)
-    if method not in PLANNERS.names():
+    if method not in method_names():
         return None
-    planner, objective = PLANNERS[method], PLANNERS[method].item.objective
-    plans, safe = objective != "nothing", objective in ("cost", "penalty")
-    return MethodKind(origin=planner.origin, plans=plans, policy=False, safe=safe, model_based=plans)
+    entry, cls, policy = method_entry(method), method_class(method), method in METHODS.names()
+    safe = cls.safe if policy else entry.item.objective in ("cost", "penalty")
+    return MethodKind(origin=entry.origin, plans=cls.plans, policy=policy, safe=safe, model_based=cls.model_based)
 
 
 # ------------------------------------------------------------------------------------------------------------ writing
@@ -183,16 +179,13 @@ def facts_of(config: RunConfig, task: Task) -> dict[str, Any]:
     kind = _kind_of(config.method)
     assert kind is not None  # a RunConfig names a known method
     plane = None if spec.view is None else spec.view.map
-    measures: Any = {
-        "return": "return",
-        "mean": None if entry is None else "mean_reward",
-    }  # an EnvSpec's default: "mean"
+    mean: Any = None if entry is None else "mean_reward"  # an EnvSpec's default: "mean"
     env = EnvFacts(
         label=short_name(config.env),
         about="" if entry is None else entry.summary,
         episode_length=task.episode_length,
         constraints=tuple(ConstraintFacts(c.name, bool(c.hard)) for c in task.constraints),
-        measure=measures[spec.measure],
+        measure="return" if spec.measure == "return" else mean,
         dimensions=task.observations.names,
         actions=task.actions.names,
         map=None if plane is None else {"labels": list(plane.labels)},

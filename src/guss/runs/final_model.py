@@ -13,13 +13,12 @@ import jax
 
 from guss.agent import Agent
 from guss.checkpoint import Stored
-from guss.envs.lookup import as_maker
 from guss.errors import GussError, warn
 from guss.history import Episode
 from guss.models.stored_report import report_from
 from guss.runs.checkpoints import final_models, newest_checkpoint
 from guss.runs.config import RunConfig, spec_of_run
-from guss.runs.results import episode_from, read_config
+from guss.runs.results import read_config
 from guss.runs.rows import read_episodes
 from guss.runs.sources import warn_if_changed
 from guss.runs.trainer import Trainer, check_done
@@ -69,7 +68,7 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
     if system is None:
         if task is not None:
             raise GussError("`task` needs `system`; leave out both to use the run's own environment")
-        system, task = _environment(config)
+        system = spec_of_run(config)
         warn_if_changed(home, config)
     stored, to_fit = learned_state(home, config)
     check_done(stored, config.episodes)
@@ -86,15 +85,6 @@ def agent_of_run(home: Path, seed: int | None, system: Any, task: Task | None) -
     return agent
 
 
-def _environment(config: RunConfig) -> tuple[Any, Task | None]:
-    """The environment of a run and its Task; if episodes are compiled, the Task and None."""
-    spec = spec_of_run(config)
-    task = spec.make_task()
-    if spec.make_env is None and task.reset is not None:
-        return task, None
-    return as_maker(spec)().env, task
-
-
 def _history(home: Path, seed: int, done: int) -> list[Episode]:
     """The run's episodes of one seed, as the history of an agent."""
     rows = [row for row in read_episodes(home) if row["seed"] == seed and row["episode"] < done]
@@ -103,4 +93,4 @@ def _history(home: Path, seed: int, done: int) -> list[Episode]:
             f"{home / 'episodes.jsonl'} has {len(rows)} of the {done} episodes of seed {seed}; "
             f"`guss run --resume {home}` reports how to repair it"
         )
-    return [episode_from(row, home) for row in rows]
+    return list(map(Episode.of, rows))

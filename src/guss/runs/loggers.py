@@ -14,10 +14,11 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def open_writers(names: Sequence[str], home: Path, config: dict[str, Any], done:
         for name in dict.fromkeys(names):
             with _reported(name, home):
                 opened[name] = WRITERS[name](home, config, done)
-            stack.push(_closing(name, home, opened[name]))
+            stack.push(partial(_close, name, home, opened[name]))
         yield Writers(home, opened)
 
 
@@ -178,16 +179,12 @@ def _reported(name: str, home: Path) -> Iterator[None]:
         ) from error
 
 
-def _closing(name: str, home: Path, writer: TensorBoard | WandB) -> Callable[..., None]:
-    """The exit callback that closes a writer; an error while closing does not hide an error of the run."""
-
-    def close(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            with _reported(name, home):
-                writer.close(failed=error is not None)
-        except GussError as problem:
-            if error is None:
-                raise
-            error.add_note(str(problem))
-
-    return close
+def _close(name: str, home: Path, writer: TensorBoard | WandB, _: Any, error: BaseException | None, *__: Any) -> None:
+    """Close a writer at the end of a run; an error while closing does not hide an `error` of the run."""
+    try:
+        with _reported(name, home):
+            writer.close(failed=error is not None)
+    except GussError as problem:
+        if error is None:
+            raise
+        error.add_note(str(problem))

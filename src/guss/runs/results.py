@@ -45,7 +45,7 @@ class Run:
     @property
     def episodes(self) -> list[Episode]:
         """Finished episodes of all seeds, in the order in which they were recorded."""
-        return [episode_from(row, self.path) for row in read_episodes(self.path)]
+        return list(map(Episode.of, read_episodes(self.path)))
 
     @property
     def metrics(self) -> RunMetrics:
@@ -61,12 +61,6 @@ class Run:
     def agent(self) -> Agent:
         """The agent of the first seed, which can act, explain its plans and continue learning (`Agent.from_run`)."""
         return Agent.from_run(self.path)
-
-
-def episode_from(row: dict[str, object], home: Path) -> Episode:
-    names = [field.name for field in dataclasses.fields(Episode)]
-    renamed = row | {"unsafe_by_cost": row.get("unsafe_pct_by_cost", {})}
-    return build(Episode, {k: v for k, v in renamed.items() if k in names}, f"a line of {home / 'episodes.jsonl'}")
 
 
 def read_config(home: Path) -> RunConfig:

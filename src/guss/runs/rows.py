@@ -29,14 +29,6 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e100
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
 def _are_costs(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_number, value.values()))
 
@@ -53,9 +45,9 @@ Check = tuple[Callable[[Any], bool], str]
 CHECKS: dict[str, Check] = {
     **dict.fromkeys(("seed", "episode", "steps", "total_steps", "unsafe_steps"), (_is_count, "a count")),
     **dict.fromkeys(("return", "mean_reward", "unsafe_pct"), (_is_number, "a number")),
-    **dict.fromkeys(("status", "phase"), (_is_text, "a text")),
+    **dict.fromkeys(("status", "phase"), (lambda value: isinstance(value, str), "a text")),
     **dict.fromkeys(("costs", "unsafe_pct_by_cost"), (_are_costs, "costs by name")),
-    "hard_stop": (_is_flag, "true or false"),
+    "hard_stop": (lambda value: isinstance(value, bool), "true or false"),
     **dict.fromkeys(("fit_seconds", "plan_seconds", "compile_seconds"), (_is_number, "a number")),
     "compiled_programs": (_is_count, "a count"),
     **dict.fromkeys(("r2", "r2_horizon", "ks"), (_are_numbers, "lists of numbers")),

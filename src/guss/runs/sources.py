@@ -16,9 +16,8 @@ from pathlib import Path
 import gymnasium
 
 from guss.errors import warn
-from guss.methods import METHODS
+from guss.methods import method_entry
 from guss.models import MODELS
-from guss.planners import PLANNERS
 from guss.plugins import load_module
 from guss.runs.config import RunConfig, spec_of_run
 from guss.runs.description import read_stored
@@ -29,10 +28,9 @@ OURS = ("guss", "gymnasium")
 
 def source_digests(config: RunConfig) -> dict[str, dict[str, str]]:
     """SHA-256 of the files that define environment, method and model, by part and path within their folder."""
-    methods = METHODS if config.is_policy else PLANNERS
     modules = {
         "environment": _environment(config),
-        "method": methods[config.method].origin,
+        "method": method_entry(config.method).origin,
         "model": MODELS[config.model].origin,
     }
     found = {part: _files(name, config.folder) for part, name in modules.items()}
@@ -48,7 +46,7 @@ def warn_if_changed(home: Path, config: RunConfig) -> None:
         if changed:
             warn(
                 f"the {part} of {home} has changed since the run started ({', '.join(changed)}): results from here on "
-                f"mix two versions of it",
+                f"mix two versions of it"
             )
 
 

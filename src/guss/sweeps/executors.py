@@ -47,21 +47,31 @@ def interruptible() -> Iterator[None]:
     """Signals that end a worker interrupt it like Ctrl-C: it releases its claim.
 
     SIGTERM: of users and schedulers; SIGHUP: the terminal was closed; SIGUSR2: the time limit of a job of submitit.
-    Applies to the main thread of a program only.
     """
-    if threading.current_thread() is not threading.main_thread():
+    with handled_by(_interrupt, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2):
         yield
-        return
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)}
+
+
+@contextlib.contextmanager
+def handled_by(handler: Any, *numbers: signal.Signals) -> Iterator[None]:
+    """Handle these signals in this way; only in the main thread of a program."""
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handler) for number in numbers} if main else {}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
+
+
+def _raise_unless_over(folder: SweepFolder, troubles: Sequence[str]) -> None:
+    """Raise the troubles of workers ("" for none), unless others have finished the study."""
+    if any(troubles) and not all(each.over for each in folder.statuses()):
+        raise GussError("; ".join(filter(None, dict.fromkeys(troubles))))
 
 
 def worker_command(out: Path, name: str) -> list[str]:
@@ -87,9 +97,7 @@ def run_local(folder: SweepFolder, workers: int) -> None:
                 time.sleep(POLL)
         finally:
             _end(slots)
-    troubles = [slot.trouble for slot in slots if slot.trouble]
-    if troubles and not all(each.over for each in folder.statuses()):
-        raise GussError("; ".join(dict.fromkeys(troubles)))
+    _raise_unless_over(folder, [slot.trouble for slot in slots])
 
 
 class _Slot:
@@ -130,10 +138,7 @@ class _Slot:
 
 def _end(slots: Sequence[_Slot]) -> None:
     """Interrupt all workers and wait for them; those inside a long computation are killed."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers} if main else {}
-    try:
+    with handled_by(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         for slot in slots:
             if slot.process.poll() is None:
                 slot.process.terminate()
@@ -144,9 +149,6 @@ def _end(slots: Sequence[_Slot]) -> None:
             except subprocess.TimeoutExpired:
                 slot.process.kill()
                 slot.process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # ----------------------------------------------------------------------------------------------------------------- Ray
@@ -200,13 +202,12 @@ def run_on_slurm(folder: SweepFolder, workers: int, options: dict[str, str]) -> 
     names = [f"slurm-{number}" for number in range(workers)]
     jobs = executor.map_array(join, [folder.out.absolute()] * workers, names)
     try:
-        troubles = [text for text in (_wait_for(job) for job in jobs) if text]
+        troubles = [_wait_for(job) for job in jobs]
     except KeyboardInterrupt:
         for job in jobs:
             job.cancel()
         raise
-    if troubles and not all(each.over for each in folder.statuses()):
-        raise GussError("; ".join(dict.fromkeys(troubles)))
+    _raise_unless_over(folder, troubles)
 
 
 def _typed(options: dict[str, str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from guss.errors import GussError
 from guss.files import check_folder, writing
@@ -212,4 +212,4 @@ def open_sweep(out: Path) -> SweepFolder:
 def counts(found: Sequence[RunStatus]) -> dict[str, int]:
     """Number of runs by state."""
     states = [each.state for each in found]
-    return {state: states.count(state) for state in ("finished", "running", "waiting", "failed", "given up")}
+    return {state: states.count(state) for state in get_args(State)}

@@ -40,14 +40,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from guss.errors import GussError, UnknownNameError
-from guss.methods import METHODS, check_method
-from guss.methods.presets import settings_from
-from guss.methods.settings import NESTED, RunSettings, without
+from guss.methods import check_method, method_entry
+from guss.methods.settings import NESTED, RunSettings
 from guss.models.settings import declared_settings, setting_types
 from guss.models.training import FitSettings
-from guss.planners import PLANNERS
 from guss.plugins import find_preset, load_preset, merged, read_toml
-from guss.runs.config import RunConfig, config_from, seeds_from, spec_of_run
+from guss.runs.config import RunConfig, config_of_used, seeds_from, spec_of_run
 from guss.runs.store import short_name
 from guss.sweeps.forecast import expected_seconds
 from guss.types import settings_of
@@ -232,14 +230,10 @@ def _points(tables: dict[str, Any], env: str, method: str) -> Iterator[tuple[dic
 
 def _of_method(method: str, table: dict[str, Any]) -> dict[str, Any]:
     """The table of a method, with its own settings in a table of their own."""
-    declared = settings_of(_class(method))
+    declared = settings_of(method_entry(method).item)
     own = {name: value for name, value in table.items() if name in declared or name not in KINDS}
     rest = {name: value for name, value in table.items() if name not in own}
     return rest | ({"method_settings": own} if own else {})
-
-
-def _class(method: str) -> Any:
-    return METHODS[method].item if method in METHODS.names() else PLANNERS[method].item
 
 
 def _zipped(tables: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -299,7 +293,7 @@ def _kind(path: Path_, method: str, models: list[str]) -> Any:
     elif path[0] == "fit":
         kinds = types_of(FitSettings)
     elif path[0] == "method_settings":
-        kinds = types_of(declared_settings(_class(method)))
+        kinds = types_of(declared_settings(method_entry(method).item))
     else:
         kinds = KINDS
     return kinds.get(path[-1])
@@ -327,12 +321,10 @@ def _planned(env: str, method: str, values: dict[str, Any], swept: dict[str, Any
     chosen = values | {name: table for name, table in tables.items() if table}
     chosen |= {"model": model["name"]} if "name" in model else {}
     try:
-        unused = settings_from(RunSettings, found, method, env=env, model=chosen.get("model")).unused
-        chosen = without(chosen, unused)
-        config = config_from(found, method, env, _seeds(first, seeds), **chosen)
+        config = config_of_used(found, method, env, _seeds(first, seeds), **chosen)
     except GussError as error:
         raise GussError(f"the run {run_name(env, method, swept)}: {error}") from error
-    effective = {name: value for name, value in swept.items() if _has_effect(name, unused)}
+    effective = {name: value for name, value in swept.items() if _has_effect(name, config.unused)}
     return PlannedRun(config, effective, tuple(expected_seconds(config).tolist()))
 
 
