@@ -70,11 +70,11 @@ def test_each_program_is_compiled_by_one_worker(tmp_path):
     first, second = Worker(folder), Worker(folder)
     (one, *_) = first._in_order(folder.statuses())
     with claimed(one.home):
-        first._compiled.add(workers._program(one))
+        first._compile_seconds[workers._program(one)] = 1.0
         (other, *_) = second._in_order(folder.statuses())
         assert workers._program(other) != workers._program(one)
         with claimed(other.home):
-            second._compiled.add(workers._program(other))
+            second._compile_seconds[workers._program(other)] = 1.0
             for worker, mine in ((first, one), (second, other)):
                 free = [each for each in worker._in_order(folder.statuses()) if each.state == "waiting"]
                 assert workers._program(free[0]) == workers._program(mine)

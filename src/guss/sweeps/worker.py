@@ -25,6 +25,7 @@ from guss.runs.animation import NAME as ANIMATION
 from guss.runs.animator import write_animation
 from guss.runs.checkpoints import PreviousIsValidError
 from guss.runs.claim import ClaimLostError, InUseError, Observer, owner_of
+from guss.runs.rows import read_timings
 from guss.runs.run import ExistingRunError, OpenRun, new_run, reopened_run, train
 from guss.runs.state_maps import NAME as MAPS
 from guss.runs.state_maps import write_maps
@@ -54,8 +55,8 @@ class Worker:
         """Failures of a run, and when this worker first read that number."""
         self._unwritten: Counter[str] = Counter()
         """Failures of a run that could not be noted, because the folder could not be written to."""
-        self._compiled: set[str] = set()
-        """Programs of the runs that this worker has executed."""
+        self._compile_seconds: dict[str, float] = {}
+        """Programs of the runs that this worker has executed, and how long their compilation took."""
         self._parent = os.getppid()
 
     def work(self) -> None:
@@ -74,10 +75,12 @@ class Worker:
         another worker uses as shorter: then each program is compiled by one worker.
         """
         others = {_program(each) for each in found if each.state == "running"}
+        measured = self._compile_seconds.values()  # short if the compilation cache has the programs
+        seconds = sum(measured) / len(measured) if measured else COMPILE
 
         def score(each: RunStatus) -> float:
-            mine, theirs = _program(each) in self._compiled, _program(each) in others
-            return sum(each.planned.expected[each.done :]) + COMPILE * (mine - theirs)
+            mine, theirs = _program(each) in self._compile_seconds, _program(each) in others
+            return sum(each.planned.expected[each.done :]) + seconds * (mine - theirs)
 
         return sorted(found, key=score, reverse=True)
 
@@ -112,8 +115,9 @@ class Worker:
                 if attempts.finished is not None or self.folder.is_given_up(attempts):  # by another worker, meanwhile
                     return False
                 self.folder.note(run, "start", worker=self.name, done=opened.trainer.done)
-                self._compiled.add(_program(found))
                 train(opened, on_episode=self._after_episode, on_step=self.on_step)
+                spent = sum(line["compile_seconds"] or 0.0 for line in read_timings(opened.home))
+                self._compile_seconds.setdefault(_program(found), spent)
                 self.folder.note(run, "finish", done=opened.trainer.done, notes=self._extras(opened.home))
         except (InUseError, ExistingRunError):
             return False
