@@ -25,8 +25,7 @@ def speed() -> str:
     return f"{text} {made(found['provenance'])}"
 
 
-@part("sweep-faults")
-def faults() -> str:
+def _faults() -> str:
     """Injected faults."""
     found = load("results/tests/faults.json")
     kinds = ", ".join(f"{count} × {kind}" for kind, count in found["faults"].items())
@@ -39,12 +38,11 @@ def faults() -> str:
     return f"{text} {made(found['provenance'])}"
 
 
-@part("sweep-memory")
-def memory() -> str:
+def _memory() -> str:
     """Memory of a worker."""
     found = load("results/sweeps/memory.json")
     low, high = (number(found[f"{name}_after_2000_episodes"], 0) for name in ("smallest", "largest"))
-    text = f"- **Memory**: after 2,000 of {number(found['rows'][-1][1], 0)} episodes a worker uses {low} to {high} MB."
+    text = f"- **Memory**: from episode 2,000 to {number(found['rows'][-1][1], 0)} of one worker, it uses {low} to {high} MB."
     return f"{text} {made(found['provenance'])}"
 
 
