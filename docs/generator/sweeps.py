@@ -11,8 +11,13 @@ from guss.sweeps.forecast import seconds_until_done
 HOUR = 3600.0
 
 
-@part("sweep-speed")
-def speed() -> str:
+@part("sweep-measurements")
+def measurements() -> str:
+    """A list of what was measured."""
+    return "\n".join((_speed(), _faults(), _memory()))
+
+
+def _speed() -> str:
     """Two workers compared with one."""
     found = load("results/sweeps/speed.json")
     seconds = found["seconds"]
@@ -42,7 +47,8 @@ def _memory() -> str:
     """Memory of a worker."""
     found = load("results/sweeps/memory.json")
     low, high = (number(found[f"{name}_after_2000_episodes"], 0) for name in ("smallest", "largest"))
-    text = f"- **Memory**: from episode 2,000 to {number(found['rows'][-1][1], 0)} of one worker, it uses {low} to {high} MB."
+    last = number(found["rows"][-1][1], 0)
+    text = f"- **Memory**: from episode 2,000 to episode {last} of a worker, it uses {low} to {high} MB."
     return f"{text} {made(found['provenance'])}"
 
 
