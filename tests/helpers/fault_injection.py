@@ -149,7 +149,7 @@ class Injector:
                 time.sleep(0.02)
             self._restore(everything=True)
             for process in self.processes:  # they find nothing left to do
-                process.wait(timeout=60.0)
+                process.wait(timeout=180.0)
         finally:
             self._restore(everything=True)
             for process in self.processes:

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+import submitit  # noqa: F401  # its logging keeps the streams of the moment of import: not those that pytest captures
 from helpers.fault_injection import tables
 
 from guss.sweeps.executors import ONE_THREAD, worker_command
@@ -129,7 +130,7 @@ def test_a_lost_ray_node_loses_no_run(tmp_path, cluster, monkeypatch):
     command = [sys.executable, "-m", "guss", "sweep", *map(str, ray_words(tmp_path, address, 150))]
     run = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     out = tmp_path / "runs" / "study"
-    until = time.monotonic() + 90
+    until = time.monotonic() + 300
     while sum(content.count(b"\n") > 4 for content in records(out).values()) < 2:
         assert run.poll() is None, run.stderr.read()
         assert time.monotonic() < until
@@ -137,7 +138,7 @@ def test_a_lost_ray_node_loses_no_run(tmp_path, cluster, monkeypatch):
     process.stdin.write("remove\n")
     process.stdin.flush()
     assert process.stdout.readline().strip() == "removed"
-    _, told = run.communicate(timeout=150)
+    _, told = run.communicate(timeout=400)
     assert run.returncode == 0, told
     whole = tmp_path / "whole"
     whole.mkdir()
@@ -181,11 +182,11 @@ def test_a_sweep_that_is_ended_leaves_no_worker(tmp_path, how):
     if how == "interrupt twice":
         time.sleep(0.2)
         run.send_signal(signal.SIGINT)
-    _, told = run.communicate(timeout=60)
+    _, told = run.communicate(timeout=180)
     if how != "kill":
         assert run.returncode == 130
         assert "interrupted; finished episodes are kept; repeat the same command to resume" in told
-    until = time.monotonic() + 30
+    until = time.monotonic() + 180
     while workers_of(out):
         assert time.monotonic() < until, "a worker ends after its episode"
         time.sleep(0.1)
@@ -202,7 +203,7 @@ def test_the_time_limit_of_a_job_interrupts_its_worker(tmp_path):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     process.send_signal(signal.SIGUSR2)
-    process.communicate(timeout=60)
+    process.communicate(timeout=180)
     assert process.returncode == 130
     lines = [line for path in out.glob("sweep/attempts/*") for line in path.read_text().splitlines()]
     events = [json.loads(line)["event"] for line in lines]
