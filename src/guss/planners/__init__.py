@@ -19,7 +19,20 @@ PLANNERS: Registry[type[Planner]] = Registry(
     "guss.planners",
     tuple(
         f"guss.planners.{name}"
-        for name in ("random", "rs", "s_rs", "cem", "rcem", "map_elites", "guss", "cce", "icem", "mppi", "ps_me")
+        for name in (
+            "random",
+            "rs",
+            "s_rs",
+            "cem",
+            "rcem",
+            "map_elites",
+            "guss",
+            "guss_plus",
+            "cce",
+            "icem",
+            "mppi",
+            "ps_me",
+        )
     ),
 )
 register_planner = PLANNERS.register

@@ -25,6 +25,7 @@ from guss.runs.store import short_name
 # Okabe and Ito's palette, safe for colour-blind readers.
 _STYLES: dict[str, tuple[str, str, str]] = {
     "guss": ("GuSS", "#0072B2", "-"),
+    "guss-plus": ("GuSS+", "#000000", "-"),
     "s-rs": ("S-RS", "#009E73", "--"),
     "rcem": ("RCEM", "#E69F00", "-."),
     "cem": ("CEM", "#D55E00", "-"),

@@ -1,0 +1,145 @@
+"""guss-plus against a slow reference in plain Python, and what it carries over from plan to plan."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers.problems import ACTIONS, make_task
+from helpers.reference import Collection, walk
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from guss.envs.toy import ToyLayout, toy_task
+from guss.errors import GussError
+from guss.models.oracle import Oracle
+from guss.planners import make_planner
+from guss.planners.engine import Monitor, advance, begin, conclude, plan
+from guss.task import Grid
+
+SIZE, HORIZON, BUDGET = 12, 6, 31
+LAYOUT = ToyLayout(size=SIZE, start=(2, 2), goal=(10, 10), goal_radius=1, unsafe=((4, 6, 4, 6), (0, 1, 8, 9)))
+TASK = toy_task(LAYOUT).replace(grid=Grid((0.0, 0.0), (SIZE, SIZE), (4, 4)))  # few cells: many collisions
+PLANNER = make_planner("guss-plus", TASK, horizon=HORIZON, budget=BUDGET, num_initial=10, num_new=7, num_carried=4)
+GRID = jnp.stack(jnp.meshgrid(*[jnp.arange(SIZE + 1.0)] * 2, indexing="ij"), -1)
+
+
+@jax.jit
+def tables(numbers):
+    """Actions of every candidate at every step and in every position, [N, H, x, y, 2]."""
+    act = jax.vmap(jax.vmap(PLANNER.act, (None, 0, None)), (None, 0, None))
+    steps = jnp.arange(HORIZON, dtype=jnp.int32)
+    return jax.vmap(jax.vmap(act, (None, None, 0)), (0, None, None))(numbers, GRID, steps)
+
+
+def ranked(collection):
+    """Elites from best to worst; of equal ones the first arrival."""
+    return sorted(collection.cells.values(), key=lambda e: (e.hard, e.cost, -e.reward, e.arrival))
+
+
+def slow_parents(collection, lots, num):
+    """Half random safe elites, half the best elites in turn; the best replace safe ones that are missing."""
+    best = ranked(collection)
+    uniform = num - round(PLANNER.greedy_share * num)
+    parents = [entry.policy for entry in collection.select(uniform, lots)]
+    parents += [best[i % len(best)].policy for i in range(len(parents), uniform)]
+    return np.stack(parents + [best[i % len(best)].policy for i in range(num - uniform)])
+
+
+def slow_plan(keys, memory, start, areas, goal):
+    """A whole plan, one candidate at a time; yields the collection after each generation."""
+    kinds, collection = PLANNER.representation, Collection()
+    for generation, num in enumerate(PLANNER.schedule(BUDGET)):
+        draws = PLANNER.draws(keys[generation], num)
+        if generation == 0:
+            numbers = np.array(kinds.sample(draws.noise))
+            for i in np.flatnonzero(memory.known):
+                numbers[i] = kinds.next_step(jnp.asarray(memory.elites[i : i + 1]))[0]
+        else:
+            parents = jnp.asarray(slow_parents(collection, np.asarray(draws.lots), num))
+            numbers = np.asarray(parents + kinds.mutation(draws.noise, parents))
+        for each, table in zip(numbers, np.asarray(tables(jnp.asarray(numbers))), strict=True):
+            step = iter(range(HORIZON))
+            act = lambda at, table=table, step=step: table[next(step)][at]  # noqa: E731
+            reward, cost, (x, y) = walk(act, start, areas, goal, SIZE, HORIZON)
+            collection.store(each, min(x * 4 // SIZE, 3) * 4 + min(y * 4 // SIZE, 3), 0, cost, reward, True)
+        yield collection
+
+
+position = st.integers(0, SIZE)
+rectangle = st.tuples(position, position, position, position).map(lambda r: (*sorted(r[:2]), *sorted(r[2:])))
+
+
+@settings(max_examples=40)
+@given(
+    start=st.tuples(position, position),
+    goal=st.tuples(position, position),
+    areas=st.tuples(rectangle, rectangle),
+    seed=st.integers(0, 2**31 - 1),
+    warm=st.booleans(),
+)
+def test_whole_plans_agree_with_the_slow_reference(start, goal, areas, seed, warm):
+    task = TASK.update("reward", goal=goal).update("unsafe_area", areas=areas)
+    model, key, obs = Oracle.of(task), jax.random.key(seed), jnp.asarray(start, jnp.float32)
+    memory = plan(PLANNER, model, task, obs, jax.random.key(1)).memory if warm else PLANNER.first_memory()
+    search = begin(PLANNER, Monitor(), obs, key, memory)
+    keys, slow = search.keys, None
+    for num, slow in zip(
+        PLANNER.schedule(BUDGET), slow_plan(keys, jax.device_get(memory), start, areas, goal), strict=True
+    ):
+        search = advance(PLANNER, model, task, Monitor(), search, (num,))
+        archive = jax.device_get(search.state.archive)
+        rows = np.flatnonzero(archive.elite)
+        assert sorted(archive.scores.cell[rows].tolist()) == sorted(slow.cells)
+        for row in rows:
+            entry = slow.cells[int(archive.scores.cell[row])]
+            assert (row, archive.scores.cost[row], archive.scores.reward[row]) == (
+                entry.arrival,
+                entry.cost,
+                entry.reward,
+            )
+            np.testing.assert_allclose(archive.candidates[row], entry.policy, rtol=1e-5, atol=1e-6)
+    found, best = conclude(PLANNER, model, task, search), ranked(slow)
+    assert (float(found.diagnostics.cost), float(found.diagnostics.reward)) == (best[0].cost, best[0].reward)
+    carried = best[: PLANNER.num_carried]
+    assert np.asarray(found.memory.known).tolist() == [i < len(carried) for i in range(PLANNER.num_carried)]
+    for numbers, entry in zip(np.asarray(found.memory.elites), carried, strict=False):
+        np.testing.assert_allclose(numbers, entry.policy, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["continuous", "discrete"])
+@pytest.mark.parametrize("candidates", ["policy", "sequence", "mixed"])
+def test_every_representation_plans(candidates, kind):
+    """A plan that starts from the elites of a plan from the same state is at least nearly as good as that plan."""
+    task = make_task(ACTIONS[kind])
+    planner = make_planner("guss-plus", task, horizon=4, budget=60, num_initial=20, candidates=candidates)
+    first = plan(planner, Oracle.of(task), task, np.zeros(2), jax.random.key(0))
+    again = plan(planner, Oracle.of(task), task, np.zeros(2), jax.random.key(1), memory=first.memory)
+    assert int(again.diagnostics.evaluated) == 60
+    assert float(again.diagnostics.cost) <= float(first.diagnostics.cost)
+    assert np.asarray(first.memory.known).any()
+
+
+def broken(obs, action, key):
+    return obs * jnp.nan
+
+
+def test_nothing_is_carried_over_from_a_plan_without_finite_predictions():
+    task = make_task(ACTIONS["continuous"], step=broken)
+    planner = make_planner("guss-plus", task, horizon=4, budget=40)
+    found = plan(planner, Oracle.of(task), task, np.zeros(2), jax.random.key(0))
+    assert bool(found.diagnostics.fallback)
+    assert not np.asarray(found.memory.known).any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_carried": 30}, "do not fit into the first generation"),
+        ({"budget": 20}, "smaller than the first generation"),
+        ({"greedy_share": 1.5}, "greedy_share"),
+        ({"candidates": "both"}, "candidates"),
+    ],
+)
+def test_impossible_settings_are_refused(changes, message):
+    with pytest.raises(GussError, match=message):
+        make_planner("guss-plus", TASK, **({"horizon": 4, "budget": 50} | changes))
