@@ -156,7 +156,7 @@ def test_what_fails_is_told_at_the_end_and_the_rest_is_reported(table1, tmp_path
     (home / "checkpoints").mkdir()
     (home / "checkpoints" / "ep000001.ckpt").write_bytes(b"no")
     process, calls = table1(*words, check=2)
-    assert "guss: error: 1 failed; repeat the command to try again:" in process.stderr
+    assert "guss: error: not all steps succeeded; repeat the command to try again:" in process.stderr
     path = Path("out") / home.name / "checkpoints" / "ep000001.ckpt"
     assert f"guss: error: safe-pendulum random: failed 3 times: {path} is not a checkpoint" in process.stderr
     assert "Traceback" not in process.stderr

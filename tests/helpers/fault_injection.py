@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from guss.runs.checkpoints import checkpoints
+from guss.runs.claim import owner_of
 from guss.runs.store import read_lines
 from guss.sweeps.executors import ONE_THREAD, worker_command
 from guss.sweeps.folder import SweepFolder
@@ -150,6 +151,7 @@ class Injector:
             self._restore(everything=True)
             for process in self.processes:  # they find nothing left to do
                 process.wait(timeout=180.0)
+            self._note_lost()
         finally:
             self._restore(everything=True)
             for process in self.processes:
@@ -158,10 +160,13 @@ class Injector:
 
     def _keep_alive(self):
         self._restore()
-        self.lost |= {process.pid for process in self.processes if process.poll()}
+        self._note_lost()
         self.processes = [process for process in self.processes if process.poll() is None]
         while len(self.processes) < self.workers:
             self._start()
+
+    def _note_lost(self):
+        self.lost |= {process.pid for process in self.processes if process.poll()}
 
     def _start(self):
         name = f"worker-{self.counts['started']}"
@@ -342,7 +347,8 @@ def check_records(folder, whole, faults, lost):
         places = [(row["seed"], row["episode"]) for row in mine]
         assert places == [(row["seed"], row["episode"]) for row in theirs], "lost, repeated or out of order"
         assert not list(each.home.rglob("*.partial")), "partial files"
-        assert each.owner is None or each.owner.pid in lost, "a worker that ended by itself released its claim"
+        owner = owner_of(each.home)  # now: `each` is the state at which the run was first found finished
+        assert owner is None or owner.pid in lost, "a worker that ended by itself released its claim"
         episodes += len(mine)
         if not each.home.name.startswith("faulty"):
             assert (folder.out / each.home.name / "episodes.jsonl").read_bytes() == (

@@ -99,6 +99,14 @@ def test_numbers_far_apart_are_drawn(tmp_path):
     assert payload_in(write_report(tmp_path)[0].read_text())["envs"]
 
 
+@pytest.mark.parametrize("share", [-5.0, 10**99])
+def test_shares_outside_0_to_100_percent_are_drawn(tmp_path, share):
+    path = store(tmp_path, rewards=RISING, name="odd") / "episodes.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row | {"unsafe_pct": share}) + "\n" for row in rows))
+    assert payload_in(write_report(tmp_path)[0].read_text())["envs"]
+
+
 @pytest.mark.parametrize("command", ["eval", "replay", "export", "fit", "run"])
 def test_other_commands_name_the_line_too(tmp_path, guss_here, command):
     home = store(

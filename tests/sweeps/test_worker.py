@@ -1,8 +1,10 @@
 """Workers in this process: order, resumption, failures, retries, and what they note."""
 
+import json
 import os
 import shutil
 
+import numpy as np
 import pytest
 from helpers.short_runs import ORIGIN, assert_same_run, config, run_one
 
@@ -10,6 +12,7 @@ from guss.errors import GussError
 from guss.runs import run as runs
 from guss.runs.checkpoints import FINAL
 from guss.runs.claim import claimed
+from guss.runs.rows import read_timings
 from guss.runs.store import read_lines
 from guss.sweeps import worker as workers
 from guss.sweeps.folder import SweepFolder, counts, open_sweep
@@ -78,6 +81,37 @@ def test_each_program_is_compiled_by_one_worker(tmp_path):
             for worker, mine in ((first, one), (second, other)):
                 free = [each for each in worker._in_order(folder.statuses()) if each.state == "waiting"]
                 assert workers._program(free[0]) == workers._program(mine)
+
+
+@pytest.mark.parametrize("seconds", [0.01, 1e4])
+def test_a_short_run_comes_first_only_if_that_saves_a_long_compilation(tmp_path, seconds):
+    short, compiled, long = (config(budget=budget, seeds=(seed,)) for budget, seed in ((20, 1), (20, 2), (200, 1)))
+    folder = sweep(tmp_path, [short, compiled, long])
+    worker = Worker(folder)
+    worker._compile_seconds[workers._program(folder.status(folder.study.runs[1]))] = seconds
+    first = worker._in_order(folder.statuses())[0].planned.config.budget
+    assert first == (200 if seconds < 1.0 else 20)
+
+
+def test_what_another_worker_compiled_does_not_count(tmp_path, whole):
+    """A worker that was lost after the last episode leaves timings of its compilation, and a run to finish."""
+    folder = sweep(shutil.copytree(whole.out, tmp_path / "out"), [RS])
+    attempts = folder._attempts_of(folder.study.runs[0])
+    attempts.write_bytes(attempts.read_bytes().splitlines(keepends=True)[0])
+    worker = Worker(folder)
+    worker.work()
+    assert states(folder) == {"rs": "finished"}
+    assert sum(row["compile_seconds"] for row in read_timings(home_of(folder, "rs"))) > 0.1
+    assert max(worker._compile_seconds.values()) < 0.01
+
+
+def test_compilation_in_threads_counts(tmp_path):
+    """Programs of plans are compiled in threads while random episodes run."""
+    folder = sweep(tmp_path, [config(budget=23)])
+    worker = Worker(folder)
+    worker.work()
+    in_main_thread = sum(row["compile_seconds"] for row in read_timings(home_of(folder, "rs")))
+    assert max(worker._compile_seconds.values()) > in_main_thread
 
 
 def test_a_sweep_runs_as_single_runs_do(whole, tmp_path):
@@ -356,6 +390,14 @@ def test_measured_time_corrects_the_forecast(whole, tmp_path):
     slow = Pace()
     slow.look(home, expected * 1e-6, 4)
     assert slow.of("another run") == pytest.approx(pace.of("another run"), rel=0.1), "little work, little weight"
+
+
+def test_a_forecast_reads_timings_of_older_runs(tmp_path):
+    lines = ({"episode": 0, "plan_seconds": 60.0}, {"episode": 1, "plan_seconds": 60.0, "compile_seconds": None})
+    (tmp_path / "timings.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    pace = Pace()
+    pace.look(tmp_path, np.ones(2), 2)
+    assert pace.of(tmp_path.name) > 2.0
 
 
 @pytest.mark.parametrize(

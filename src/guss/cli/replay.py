@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
@@ -57,7 +57,8 @@ class ReplayCommand:
         with console.status("loading the models of the episode"):
             stored = Stored(self.run_folder, self.episode, self.seed, partial(print_fitted, console))
         with counting_bar(console, len(stored), "step") as bar:
-            how: Any = {"step": self.step, "every": self.every, "fps": self.fps, "dims": self.dims}
-            write_replay(stored, self.out, on_step=bar.update, **how)
+            write_replay(
+                stored, self.out, step=self.step, every=self.every, fps=self.fps, on_step=bar.update, dims=self.dims
+            )
         if not self.quiet:
             print(f"{self.out}: {stored.verdict()} (episodes count from 0: the run has 0 to {stored.num_episodes - 1})")

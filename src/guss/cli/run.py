@@ -171,7 +171,7 @@ class RunCommand(SettingsCommand):
         """The config of a method, by the preset and those flags that it uses; --method.* are of the first method."""
         from guss.methods.settings import without
         from guss.plugins import find_preset, load_preset
-        from guss.runs.config import config_of_used, seeds_from
+        from guss.runs.config import config_without_unused, seeds_from
 
         if self.previous:
             raise GussError("--previous chooses the checkpoint to resume from: it needs --resume")
@@ -179,7 +179,7 @@ class RunCommand(SettingsCommand):
         preset = load_preset(self.preset) if self.preset else find_preset(env)
         if method != self.settings.method:
             chosen.pop("method_settings", None)
-        return config_of_used(preset, method, env, seeds_from(self.seed, self.seeds), data, **chosen)
+        return config_without_unused(preset, method, env, seeds_from(self.seed, self.seeds), data, **chosen)
 
     def _check_resume(self) -> None:
         """Raise an error for settings of a resumed run other than its length."""

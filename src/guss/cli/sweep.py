@@ -178,7 +178,7 @@ def report_or_trouble(folder: SweepFolder, quiet: bool, troubles: list[str]) -> 
 def raise_troubles(troubles: list[str]) -> None:
     """Raise one error for all runs that failed."""
     if troubles:
-        error = GussError(f"{len(troubles)} failed; repeat the command to try again:")
+        error = GussError("not all steps succeeded; repeat the command to try again:")
         for trouble in troubles:
             error.add_note(trouble)
         raise error

@@ -126,7 +126,9 @@ class _Check:
             self.fact("actions", f"choices of {' × '.join(map(str, actions.num_values))} values")
         self.fact("episodes", f"up to {self.task.episode_length} steps")
         if hard := ", ".join(c.name for c in self.task.constraints if c.hard):
-            self.fact("hard limits", f"{hard}: a violation ends the episode, and ranks below any soft cost in plans")
+            self.fact(
+                "hard limits", f"{hard}: a violation ends the episode, and plans with a predicted violation rank last"
+            )
 
     def seeding(self) -> None:
         """The same seed must give the same start; with the same actions, the same path."""

@@ -59,9 +59,9 @@ def _fronts(axes: Any, points: list[tuple[dict[str, Any], str, Any, Any]], log: 
         axes.plot(unsafe[front], reward[front], color=shade, lw=1.4 if rank == 1 else 0.9, ls="-" if rank == 1 else ":")
     for style, section, x, y in points:
         colour = style["color"]
-        half = x[1] or 0.0  # of a percentage: from 0 to 100
-        axes.errorbar(x[0], y[0], xerr=[[min(half, x[0])], [min(half, 100.0 - x[0])]], yerr=y[1] or 0.0, color=colour,
-                      marker=MARKERS[section], ms=7, elinewidth=0.9, capsize=2, zorder=3)  # fmt: skip
+        reach = np.clip(x[1] or 0.0, 0.0, np.maximum([[x[0]], [100.0 - x[0]]], 0.0))  # of a percentage: from 0 to 100
+        axes.errorbar(x[0], y[0], xerr=reach, yerr=y[1] or 0.0, color=colour, marker=MARKERS[section], ms=7,
+                      elinewidth=0.9, capsize=2, zorder=3)  # fmt: skip
     _unsafe_axis(axes, unsafe, log)
     axes.margins(y=0.08)
 

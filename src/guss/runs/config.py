@@ -140,7 +140,7 @@ def config_from(
     return settings_from(RunConfig, preset, method, env=env, seeds=seeds, **chosen)
 
 
-def config_of_used(
+def config_without_unused(
     preset: Any, method: str, env: str, seeds: tuple[int, ...], data: Dataset | None = None, **chosen: Any
 ) -> RunConfig:
     """As `config_from`, without the values in `chosen` that have no effect on the method."""

@@ -73,7 +73,9 @@ class Pace:
             lines = [line for line in read_timings(home) if line["episode"] < done]
         except GussError:  # the worker that executes the run reports it
             return
-        seconds = sum(line["fit_seconds"] + line["plan_seconds"] - (line["compile_seconds"] or 0.0) for line in lines)
+        names = ("fit_seconds", "plan_seconds", "compile_seconds")  # older runs may lack some
+        fit, plan, compilation = (sum(line.get(name) or 0.0 for line in lines) for name in names)
+        seconds = fit + plan - compilation
         self._seen[home.name] = done, seconds, float(expected[:done].sum())
 
     def of(self, name: str) -> float:

@@ -45,7 +45,7 @@ from guss.methods.settings import NESTED, RunSettings
 from guss.models.settings import declared_settings, setting_types
 from guss.models.training import FitSettings
 from guss.plugins import find_preset, load_preset, merged, read_toml
-from guss.runs.config import RunConfig, config_of_used, seeds_from, spec_of_run
+from guss.runs.config import RunConfig, config_without_unused, seeds_from, spec_of_run
 from guss.runs.store import short_name
 from guss.sweeps.forecast import expected_seconds
 from guss.types import settings_of
@@ -321,7 +321,7 @@ def _planned(env: str, method: str, values: dict[str, Any], swept: dict[str, Any
     chosen = values | {name: table for name, table in tables.items() if table}
     chosen |= {"model": model["name"]} if "name" in model else {}
     try:
-        config = config_of_used(found, method, env, _seeds(first, seeds), **chosen)
+        config = config_without_unused(found, method, env, _seeds(first, seeds), **chosen)
     except GussError as error:
         raise GussError(f"the run {run_name(env, method, swept)}: {error}") from error
     effective = {name: value for name, value in swept.items() if _has_effect(name, config.unused)}

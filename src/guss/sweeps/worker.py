@@ -25,7 +25,7 @@ from guss.runs.animation import NAME as ANIMATION
 from guss.runs.animator import write_animation
 from guss.runs.checkpoints import PreviousIsValidError
 from guss.runs.claim import ClaimLostError, InUseError, Observer, owner_of
-from guss.runs.rows import read_timings
+from guss.runs.compile_clock import CompileClock
 from guss.runs.run import ExistingRunError, OpenRun, new_run, reopened_run, train
 from guss.runs.state_maps import NAME as MAPS
 from guss.runs.state_maps import write_maps
@@ -56,7 +56,7 @@ class Worker:
         self._unwritten: Counter[str] = Counter()
         """Failures of a run that could not be noted, because the folder could not be written to."""
         self._compile_seconds: dict[str, float] = {}
-        """Programs of the runs that this worker has executed, and how long their compilation took."""
+        """Programs of the runs that this worker has executed, and how long it took to compile them."""
         self._parent = os.getppid()
 
     def work(self) -> None:
@@ -115,9 +115,9 @@ class Worker:
                 if attempts.finished is not None or self.folder.is_given_up(attempts):  # by another worker, meanwhile
                     return False
                 self.folder.note(run, "start", worker=self.name, done=opened.trainer.done)
-                train(opened, on_episode=self._after_episode, on_step=self.on_step)
-                spent = sum(line["compile_seconds"] or 0.0 for line in read_timings(opened.home))
-                self._compile_seconds.setdefault(_program(found), spent)
+                with CompileClock(all_threads=True) as clock:
+                    train(opened, on_episode=self._after_episode, on_step=self.on_step)
+                self._compile_seconds.setdefault(_program(found), clock.seconds)
                 self.folder.note(run, "finish", done=opened.trainer.done, notes=self._extras(opened.home))
         except (InUseError, ExistingRunError):
             return False
