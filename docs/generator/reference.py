@@ -96,6 +96,7 @@ def settings_of_methods(*names: str) -> str:
 
 part("settings-guss", "guss", "map-elites", "ps-me")(settings_of_methods)
 part("settings-cem", "cem", "rcem", "cce")(settings_of_methods)
+part("settings-guss-plus", "guss-plus")(settings_of_methods)
 part("settings-icem", "icem", "s-icem")(settings_of_methods)
 part("settings-mppi", "mppi", "s-mppi")(settings_of_methods)
 part("settings-ppo", "ppo", "ppo-lagrangian")(settings_of_methods)
@@ -107,6 +108,7 @@ PAGES = {
     "planners/icem.md": ("icem", "s-icem"),
     "planners/mppi.md": ("mppi", "s-mppi"),
     "planners/ps-me.md": ("ps-me",),
+    "planners/guss-plus.md": ("guss-plus",),
     "baselines/sac.md": ("sac",),
     "baselines/safe-mbpo.md": ("safe-mbpo",),
     "baselines/ppo.md": ("ppo", "ppo-lagrangian"),
