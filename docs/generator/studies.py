@@ -13,7 +13,7 @@ from docs.generator.parts import ROOT, load, number, p_value, pair, part
 from guss.reports.escapes import markdown_table
 from guss.reports.style import label_of, label_of_env
 from guss.runs.metrics import holm, welch_p
-from studies.guss_plus import METHODS, TASKS, VARIANTS
+from studies.guss_plus import ABLATION, METHODS, TASKS, VARIANTS, Case
 
 
 def records(command: str, origin: dict[str, Any]) -> str:
@@ -324,10 +324,10 @@ def _measured(row: dict[str, Any]) -> list[str]:
     return [pair([reward.mean(), error], digits), number(float(np.mean(row["unsafe_pct"])), 3), goal]
 
 
-def _compared(names: dict[str, str], what: str) -> str:
+def _compared(cases: tuple[Case, ...], names: dict[str, str], what: str) -> str:
     """A table of entries of results/guss-plus; `names`: the key of each row behind the task, and its label."""
     stored, cells = load("results/guss-plus/summary.json"), []
-    for case in TASKS:
+    for case in cases:
         rows = {name: stored["entries"][f"{case.env} {case.budget} {name}"] for name in ("guss-plus", *names)}
         known = [name for name in names if "reward" in rows[name]]
         tests = holm([welch_p(rows["guss-plus"]["reward"], rows[name]["reward"]) for name in known])
@@ -344,10 +344,10 @@ def _compared(names: dict[str, str], what: str) -> str:
 def guss_plus_results() -> str:
     """guss-plus and the other safe planners."""
     names = {name: f"`{name}`" for name in METHODS if name != "guss-plus"}
-    return _compared(names, "planner")
+    return _compared(TASKS, names, "planner")
 
 
 @part("guss-plus-ablation")
 def guss_plus_ablation() -> str:
     """guss-plus with one change at a time."""
-    return _compared({f"guss-plus: {name}": name for name in VARIANTS}, "change")
+    return _compared(ABLATION, {f"guss-plus: {name}": name for name in VARIANTS}, "change")
