@@ -369,6 +369,13 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path, monkeypatch):
     assert events(worker.folder, "random") == ["start", "stop"]
 
 
+def test_a_worker_ends_even_if_that_process_ended_before_the_worker_was_ready(tmp_path, monkeypatch):
+    monkeypatch.setenv(workers.PARENT, "1" if os.getppid() != 1 else "2")
+    with pytest.raises(KeyboardInterrupt):
+        work(sweep(tmp_path, [RANDOM]))
+    assert workers.PARENT not in os.environ, "processes that a run starts have another parent"
+
+
 # -------------------------------------------------------------------------------------------------------- forecasts
 
 

@@ -57,7 +57,7 @@ class Worker:
         """Failures of a run that could not be noted, because the folder could not be written to."""
         self._compile_seconds: dict[str, float] = {}
         """Programs of the runs that this worker has executed, and how long it took to compile them."""
-        self._parent = os.getppid()
+        self._parent = os.environ.pop(PARENT, None)  # not inherited by processes that a run starts
 
     def work(self) -> None:
         """Return when all runs are finished or given up."""
@@ -86,7 +86,7 @@ class Worker:
 
     def _check_parent(self) -> None:
         """Stop if the process that started this worker, and would restart it, has ended."""
-        if os.environ.get(PARENT) == str(self._parent) != str(os.getppid()):
+        if self._parent not in (None, str(os.getppid())):
             raise KeyboardInterrupt
 
     def _is_free(self, found: RunStatus) -> bool:
