@@ -128,6 +128,9 @@ class _Queue:
         self._threads, self._usual = 0, 0.005
 
     def put(self, future: Future[Any], lower: Callable[[], Any]) -> None:
+        if not threading.main_thread().is_alive():  # Python 3.12 starts no more threads: callers compile by calling
+            future.set_result(None)
+            return
         with self._lock:
             self._jobs.append((future, lower))
             if self._threads == 0:  # the main thread steps environments and must not wait for tracing
