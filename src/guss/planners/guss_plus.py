@@ -40,7 +40,7 @@ class PlusDraws(NamedTuple):
     lines: Float[Array, "N 1"]  # standard normal
 
 
-@register_planner("guss-plus")
+@register_planner("guss-plus", paper="–")
 class GussPlus(Planner):
     """GuSS with mixed candidates (policies and action sequences), greedy parents and elites of the last plan."""
 
