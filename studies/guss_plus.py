@@ -91,7 +91,8 @@ def measure(case: Case, method: str, settings: dict[str, Any], seed: int) -> dic
         found = {"reward": run.metrics.mar.tolist(), "unsafe_pct": run.metrics.unsafe_pct.tolist()}
         if case.env == "safe-toy":
             goal, radius = np.asarray([45.0, 45.0]), 3.0
-            paths = [guss.read_traces([path]).next_obs for path in sorted((run.path / "traces").iterdir())]
+            traces = sorted((run.path / "traces").iterdir())
+            paths = [np.asarray(guss.read_traces([path]).trajectory.next_obs) for path in traces]
             found["reached"] = [bool((np.linalg.norm(path - goal, axis=-1) <= radius).any()) for path in paths]
     return found
 
