@@ -114,7 +114,7 @@ def test_every_public_name_can_be_imported():
 def test_list_shows_everything_with_one_line_and_the_paper_reference(guss_command):
     found = json.loads(guss_command("list", "--json", check=0).stdout)
     of_the_paper = ["random", "rs", "s-rs", "cem", "rcem", "map-elites", "guss"]
-    others = ["cce", "icem", "s-icem", "mppi", "s-mppi", "ps-me"]
+    others = ["guss-plus", "cce", "icem", "s-icem", "mppi", "s-mppi", "ps-me"]
     assert [p["name"] for p in found["planners"]] == of_the_paper + others
     assert [b["name"] for b in found["methods"]] == ["sac", "safe-mbpo", "ppo", "ppo-lagrangian", "trpo", "cpo"]
     environments = ["safe-toy", "safe-pendulum", "safe-acrobot", "safe-car-goal", "safe-car-goal-full"]
