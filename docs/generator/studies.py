@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.tables import markdown
-from docs.generator.parts import ROOT, load, number, pair, part
+from docs.generator.parts import ROOT, load, number, p_value, pair, part
 from guss.reports.escapes import markdown_table
-from guss.reports.style import label_of
+from guss.reports.style import label_of, label_of_env
+from guss.runs.metrics import holm, welch_p
+from studies.guss_plus import ABLATION, METHODS, TASKS, VARIANTS, Case
 
 
 def records(command: str, origin: dict[str, Any]) -> str:
@@ -306,3 +308,46 @@ def speed() -> str:
     heads = ["task, one thread", "library", "its time or speed", "guss", "speed-up"]
     command = "`make bench`, `python benchmarks/policies.py --peer PYTHON`"
     return "\n".join([*markdown_table(heads, cells, rule="---:"), "", f"Records: `benchmarks/*.json`; {command}."])
+
+
+# ----------------------------------------------------------------------------------------------------------- guss-plus
+
+
+def _measured(row: dict[str, Any]) -> list[str]:
+    """Reward, unsafe steps and, in the toy world, the seeds that reached the goal; the error if a method cannot run."""
+    if "error" in row:
+        return ["budget too small", "–", "–"]
+    reward, reached = np.asarray(row["reward"]), row.get("reached")
+    digits = 3 if np.abs(reward).max() < 100 else 0
+    error = reward.std(ddof=1) / math.sqrt(reward.size)
+    goal = "–" if reached is None else f"{sum(reached)} of {len(reached)}"
+    return [pair([reward.mean(), error], digits), number(float(np.mean(row["unsafe_pct"])), 3), goal]
+
+
+def _compared(cases: tuple[Case, ...], names: dict[str, str], what: str) -> str:
+    """A table of entries of results/guss-plus; `names`: the key of each row behind the task, and its label."""
+    stored, cells = load("results/guss-plus/summary.json"), []
+    for case in cases:
+        rows = {name: stored["entries"][f"{case.env} {case.budget} {name}"] for name in ("guss-plus", *names)}
+        known = [name for name in names if "reward" in rows[name]]
+        tests = holm([welch_p(rows["guss-plus"]["reward"], rows[name]["reward"]) for name in known])
+        p = dict(zip(known, tests, strict=True))
+        task = f"{label_of_env(case.env)}, {case.horizon} steps, {case.budget} plans"
+        for name, row in rows.items():
+            cells.append([task, names.get(name, "`guss-plus`"), *_measured(row), p_value(p.get(name))])
+            task = ""
+    heads = ["task, horizon, budget", what, "mean reward", "unsafe steps [%]", "goal reached", "p"]
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", made(stored["provenance"])])
+
+
+@part("guss-plus-results")
+def guss_plus_results() -> str:
+    """guss-plus and the other safe planners."""
+    names = {name: f"`{name}`" for name in METHODS if name != "guss-plus"}
+    return _compared(TASKS, names, "planner")
+
+
+@part("guss-plus-ablation")
+def guss_plus_ablation() -> str:
+    """guss-plus with one change at a time."""
+    return _compared(ABLATION, {f"guss-plus: {name}": name for name in VARIANTS}, "change")
