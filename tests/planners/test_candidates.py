@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guss.planners import policy
-from guss.planners.candidates import ActionSequences, MixedCandidates, Policies
+from guss.planners.action_sequences import ActionSequences
+from guss.planners.candidates import Policies
+from guss.planners.mixed_candidates import MixedCandidates
 from guss.types import Interface
 
 HORIZON, NUM = 5, 12

@@ -12,8 +12,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 from guss.errors import GussError
 from guss.planners import archive as archives
 from guss.planners import register_planner
+from guss.planners.action_sequences import ActionSequences
 from guss.planners.archive import Archive
-from guss.planners.candidates import ActionSequences, Candidates, MixedCandidates, Policies
+from guss.planners.candidates import Candidates, Policies
+from guss.planners.mixed_candidates import MixedCandidates
 from guss.types import Planner, Scores, setting
 from guss.validation import check_ranges
 
