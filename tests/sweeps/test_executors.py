@@ -138,8 +138,8 @@ def test_a_lost_ray_node_loses_no_run(tmp_path, cluster, monkeypatch):
     process.stdin.write("remove\n")
     process.stdin.flush()
     assert process.stdout.readline().strip() == "removed"
-    _, told = run.communicate(timeout=400)
-    assert run.returncode == 0, told
+    _, stderr = run.communicate(timeout=400)
+    assert run.returncode == 0, stderr
     whole = tmp_path / "whole"
     whole.mkdir()
     sweep(whole, write_study(whole, 150), "--workers", 1, "--no-report")
@@ -182,10 +182,10 @@ def test_a_sweep_that_is_ended_leaves_no_worker(tmp_path, how):
     if how == "interrupt twice":
         time.sleep(0.2)
         run.send_signal(signal.SIGINT)
-    _, told = run.communicate(timeout=180)
+    _, stderr = run.communicate(timeout=180)
     if how != "kill":
         assert run.returncode == 130
-        assert "interrupted; finished episodes are kept; repeat the same command to resume" in told
+        assert "interrupted; finished episodes are kept; repeat the same command to resume" in stderr
     until = time.monotonic() + 180
     while workers_of(out):
         assert time.monotonic() < until, "a worker ends after its episode"
