@@ -82,7 +82,8 @@ def test_returns_are_shown_where_episodes_end_early_and_every_cost_by_its_name()
 def summary(**fields):
     about = {"env": "plant", "method": "guss", "seeds": 2, "episodes": 4, "measure": "return", "threshold": None}
     about |= {"reached": 0, "mar": [31.5, 1.0], "mrcp_ksteps": [None, None], "unsafe_pct": [2.0, 0.5]}
-    return about | {"unsafe_trans_pct": [3.0, None], "unsafe_pct_by_cost": {"[too] hot": [1.5, 0.25]}} | fields
+    about |= {"unsafe_trans_pct": [3.0, None], "unsafe_pct_by_cost": {"[too] hot": [1.5, 0.25]}, "measured": ()}
+    return about | fields
 
 
 def test_the_summary_has_a_row_for_every_cost(tmp_path):
@@ -93,6 +94,9 @@ def test_the_summary_has_a_row_for_every_cost(tmp_path):
     assert "[too] hot" in shown
     assert "1.500 ± 0.250" in shown
     assert "had random actions" not in shown
+    measured = summary(measured=("[in]side",), unsafe_pct_by_cost={"[in]side": [2.5, None]})
+    print_run_summary(console, [summary(), measured], [])  # an old run, then a new one
+    assert "steps with the cost [in]side, which plans do not" in console.file.getvalue()
     print_run_summary(console, [summary(mar_episodes=7, mar_random_episodes=6)], [])
     assert "guss: 6 of the 7 episodes of MAR had random actions" in console.file.getvalue()
     evaluated = {"trained_episodes": 4, "episodes": 2, "seeds": 1, "ends_early": True, "steps": [17.0, None]}

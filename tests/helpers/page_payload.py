@@ -137,6 +137,7 @@ def environment(name, label):
     return {
         "name": name, "label": label, "about": "Angles from 20° to 30° are unsafe.", "reward": "mean reward per step",
         "threshold": -2.5, "verdict": ["GuSS is the best safe method: MAR -1.53.", HOSTILE], "rows": rows,
+        "sizes": ["All rows have 6 seeds: 0–5.", HOSTILE],
         "curves": [reward, share],
         "tests": [
             {"measure": "mar", "a": "guss", "b": "s-rs", "difference": 0.068, "p": 0.00001, "p_holm": 0.00004,

@@ -10,7 +10,8 @@ VERSIONS = {"guss": "0.1.0", "jax": "0.10.2"}
 def store(folder, env="safe-pendulum", method="guss", rewards=((-6.0, -2.0, -1.0, -1.0),), unsafe=0.0, **more):
     """A run with the mean rewards of its seeds [S][N], unsafe steps in percent (a number, or as rewards); its folder.
 
-    `more`: asked (episodes), seeds, name, date, steps, version, commit, cpu, timings (False: none), config (settings).
+    `more`: asked (episodes), seeds, name, date, steps, version, commit, cpu, timings (False: none), config (settings),
+    measured (function of seed and episode: percentages of the Task's measured costs by name).
     """
     seeds = list(more.get("seeds", range(len(rewards))))
     name = more.get("name", f"{env}-{method}-{abs(hash((env, method, more.get('date')))) % 16**8:08x}")
@@ -35,6 +36,9 @@ def store(folder, env="safe-pendulum", method="guss", rewards=((-6.0, -2.0, -1.0
                 row = {"seed": seed, "episode": episode, "phase": "random" if episode == 0 else "plan", "steps": steps}
                 row |= {"total_steps": steps * (episode + 1), "return": steps * reward, "mean_reward": reward}
                 row |= {"unsafe_steps": round(steps * risk / 100), "unsafe_pct": risk, "costs": {}, "hard_stop": False}
+                if "measured" in more:
+                    row |= {"costs": {"limit": 0.0}}
+                    row |= {"unsafe_pct_by_cost": {"limit": risk} | more["measured"](seed, episode)}
                 lines.append(row | {"status": more.get("status", "ok")})
     (home / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if more.get("timings", True):

@@ -23,13 +23,15 @@ ENVS = [
 ]
 METHOD = f"_m$x|`{SCRIPT}` \\input{{x}} ~^ [b](javascript:alert)"
 GROUP = "g|`<b>x` $"
+COST = f"c|_$`{SCRIPT}` \\input{{x}} [b](javascript:alert)"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile") / "deep" / "down" / "`|<i>results"
     for i, env in enumerate(ENVS):
-        home = store(folder, env, METHOD, RISING, name=f"run-{i} `|<b>", config={"note": SCRIPT, "horizon": 5})
+        home = store(folder, env, METHOD, RISING, name=f"run-{i} `|<b>", config={"note": SCRIPT, "horizon": 5},
+                     measured=lambda seed, episode: {COST: 1.5})  # fmt: skip
         write_packed(home / "maps.json.gz", MAPS | {"labels": ["$\\bad{", f"{SCRIPT}"]})
     store(folder, ENVS[0], METHOD, RISING + 1, name="more", config={"note": f"{SCRIPT}2", "$|`": SCRIPT})
     add_facts(store(folder, ENVS[0], "guss", RISING, name="facts"))
@@ -67,13 +69,13 @@ def test_markdown_and_latex_hold_text(files):
     assert not {"html_inline", "html_block", "link_open", "image", "blockquote_open"} & kinds
     rows = [line for line in text.splitlines() if line.startswith("|")]
     widths = {len(re.findall(r"(?<!\\)\|", re.sub(r"\\\\", "", row))) for row in rows}
-    assert widths <= {5, 7, 8, 9, 10, 14}, "no row has more cells than its table"
+    assert widths <= {5, 7, 8, 10, 11, 14}, "no row has more cells than its table"
     latex = (files[0].parent / "table.tex").read_text()
     assert latex.isascii()
     assert "\\input" not in latex
     assert latex.count("{") == latex.count("}")
     lines = [line for line in latex.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
-    assert all(len(re.findall(r"(?<!\\)&", line)) == 8 for line in lines)
+    assert all(len(re.findall(r"(?<!\\)&", line)) == 10 for line in lines)
 
 
 def test_the_page_shows_them_and_runs_nothing(files, open_page):

@@ -106,6 +106,28 @@ def test_cells_are_written_as_in_the_paper(page):
     assert page.locator(".notice li").all_text_contents() == ["S-RS on Safe Pendulum: 15 of 50 episodes."]
 
 
+def test_a_measured_cost_has_a_column_next_to_the_unsafe_steps(page, open_page):
+    assert page.locator("#env-safe-pendulum .sizes").text_content() == f"All rows have 6 seeds: 0–5. {HOSTILE}"
+    assert "p(hazard)" not in page.locator("#env-safe-pendulum").inner_text()
+    some = payload()
+    rows = some["envs"][0]["rows"]
+    rows[0] |= {"by_cost": {"limit": [0.004, 0.001], "hazard": [2.5, 0.5]}, "measured": ["hazard"]}
+    rows[2] |= {"by_cost": {"limit": [20.9, 8.86], "hazard": [31.25, None]}, "measured": ["hazard"]}
+    page = open_page(build_page(some))
+    heads = results(page).locator("thead th").all_text_contents()
+    assert heads[3:6] == ["p(unsafe) ↓%", "p(hazard) ↓%", "transient ↓%"]
+    assert not any(head.startswith("limit") for head in heads), "a single constraint is p(unsafe)"
+    cell = lambda table, method, column: table.locator(f"tr[data-method={method}] td").nth(column).text_content()  # noqa: E731
+    cells = [cell(results(page), method, 3) for method in ("guss", "s-rs", "cem")]
+    assert cells == ["2.50 ± 0.50", "–", "31.25"]
+    assert "p(hazard): percentage of steps with the cost hazard, which plans do not use" in page.inner_text("body")
+    glance = page.locator("#glance .scrolls")
+    assert glance.locator("thead th").nth(3).text_content() == "p(hazard) ↓Safe Pendulum, %"
+    assert [cell(glance, method, 2) for method in ("guss", "s-rs")] == ["2.50 ± 0.50", "–"]
+    results(page).locator("thead button").nth(4).click()
+    assert order(results(page)) == ["guss", "cem", "s-rs", "odd"]
+
+
 def test_all_environments_are_compared_at_a_glance(page, open_page):
     table = page.locator("#glance .scrolls")
     assert order(table) == ALL

@@ -46,6 +46,15 @@ def test_what_a_run_does_not_have_is_none(folder):
     assert guss.load_results(folder).runs["mrcp_ksteps"][1] is None  # never reached
 
 
+def test_measured_costs_are_columns_of_both_tables(tmp_path):
+    store(tmp_path, name="new", rewards=REWARDS, measured=lambda seed, episode: {"hazard": float(4 * seed + episode)})
+    store(tmp_path, name="old", rewards=REWARDS)
+    results = guss.load_results(tmp_path)
+    assert results.runs["run"] == ["new", "old"]
+    assert (results.runs["unsafe_pct.hazard"], results.runs["unsafe_pct.limit"]) == ([3.5, None], [0.0, None])
+    assert results.episodes["unsafe_pct.hazard"] == [0.0, 4.0, 1.0, 5.0, 2.0, 6.0, 3.0, 7.0] + [None] * 8
+
+
 def test_an_episode_has_a_row_for_each_seed(folder):
     episodes = guss.load_results(str(folder)).episodes
     assert {len(column) for column in episodes.values()} == {2 * 4 + 2 * 2}

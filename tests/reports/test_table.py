@@ -13,7 +13,17 @@ from guss.reports.curves import binned, curve_of, far_apart, level_of
 from guss.reports.inventory import gather, read_record
 from guss.reports.paper import paper_figures, paper_methods
 from guss.reports.run_summary import compare, per_seed, planning, pooled
-from guss.reports.table import against_table, cost_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
+from guss.reports.table import (
+    against_table,
+    cost_table,
+    main_table,
+    overview,
+    rows_of,
+    sure_table,
+    to_json,
+    to_latex,
+    verdict_of,
+)
 from guss.runs import metrics
 
 RISING = ((-6.0, -3.0, -1.0, -2.0), (-6.0, -2.0, -2.0, -2.0), (-5.0, -2.6, -2.6, -2.4))
@@ -70,7 +80,7 @@ def test_every_form_of_the_table_tells_the_same(folder):
     assert latex.count("{") == latex.count("}")
     assert r"$\boldsymbol{-2.000 \pm 0.475}$ & \textcolor{gray}{$-2.2 \pm 0.16$}" in latex
     assert all(
-        line.count("&") == 8 for line in latex.splitlines() if line.endswith(r"\\") and "multicolumn" not in line
+        line.count("&") == 9 for line in latex.splitlines() if line.endswith(r"\\") and "multicolumn" not in line
     )
     assert r"my-own" in latex
     assert len(sure_table(rows)) == 2 + 3 + len(rows)
@@ -235,6 +245,65 @@ def test_several_costs_have_their_own_columns(tmp_path):
     (home / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with pytest.raises(GussError, match="unsafe_pct_by_cost"):
         read_record(home)
+
+
+def inside(seed, episode):
+    return {"hazard": float(10 * seed + episode)}
+
+
+def test_a_measured_cost_has_a_column_and_a_dash_where_it_was_not_recorded(tmp_path):
+    store(tmp_path, method="guss", rewards=RISING, unsafe=0.5, measured=inside)
+    store(tmp_path, method="s-rs", rewards=np.asarray(RISING) - 1.0, unsafe=0.1)
+    store(tmp_path / "acrobot", "safe-acrobot", "guss", RISING)
+    rows = rows_of(gather(tmp_path).records)
+    mine = row(rows, "guss")
+    half = round(metrics.interval([1.5, 11.5, 21.5]).half_width, 4)
+    assert (mine.measured, mine.by_cost) == (("hazard",), {"limit": [0.5, 0.0], "hazard": [11.5, half]})
+    assert (row(rows, "s-rs").measured, row(rows, "s-rs").by_cost) == ((), {})
+    lines = main_table(rows)
+    assert "| p(unsafe) [%] ↓ | p(hazard) [%] ↓ | transient [%] ↓ |" in lines[0]
+    cells = {line.split(" | ")[0]: line.split(" | ") for line in lines}
+    assert cells["| GuSS"][4:6] == ["0.500 ± 0.000 [0.68 ± 0.59]", f"11.500 ± {half:.3f}"]
+    assert cells["| S-RS"][5] == "–"
+    assert cost_table(rows) == [], "a single constraint is p(unsafe)"
+    plain = to_json({"safe-pendulum": rows})["safe_pendulum"]
+    assert (plain["guss"]["unsafe_pct_by_cost"]["hazard"], plain["guss"]["measured"]) == ([11.5, half], ["hazard"])
+    assert "measured" not in plain["s_rs"]
+    other = rows_of(gather(tmp_path / "acrobot").records)
+    latex = to_latex({"safe-pendulum": rows, "safe-acrobot": other}).splitlines()
+    assert r"$p(\text{hazard})\,[\%] \downarrow$ \\" in latex[3]
+    ends = [line.rpartition(" & ")[2] for line in latex if line.startswith(("GuSS", "S-RS"))]
+    assert ends == [r"-- \\", rf"$11.500 \pm {half:.3f}$ \\", r" \\"], "not recorded, recorded, no such cost"
+    assert all(line.count("&") == 10 for line in latex if line.startswith(("GuSS", "S-RS")))
+    cells = {
+        line.split(" | ")[0]: line.split(" | ") for line in overview({"safe-pendulum": rows, "safe-acrobot": other})
+    }
+    assert len(cells["| method"]) == 1 + 3 + 2
+    assert (cells["| GuSS"][3], cells["| S-RS"][3], cells["| S-RS"][4]) == ("11.50", "–", "– [1.40]")
+    told = verdict_of(rows, compare(gather(tmp_path).records[:2]))
+    assert told[0].startswith(
+        f"Of the safe methods, GuSS has the highest mean reward: −2.000 ± 0.475 (p(hazard) 11.500 ± {half:.3f} %)"
+    )
+    assert "p(hazard)" not in told[1], "S-RS has the fewest unsafe steps, and no measured cost"
+
+
+def test_constraints_and_measured_costs_are_told_apart(tmp_path):
+    home = store(tmp_path, method="guss", rewards=RISING, measured=inside)
+    lines = [json.loads(line) for line in (home / "episodes.jsonl").read_text().splitlines()]
+    changed = [line | {"costs": {"limit": 0.0, "too_hot": 1.0}} for line in lines]
+    for line in changed:
+        line["unsafe_pct_by_cost"] |= {"too_hot": 2.5}
+    (home / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in changed))
+    rows = rows_of(gather(tmp_path).records)
+    assert rows[0].measured == ("hazard",)
+    assert cost_table(rows)[0] == "| method | limit [%] | too_hot [%] |"
+    (home / "episodes.jsonl").write_text(
+        "".join(json.dumps(line | {"unsafe_pct_by_cost": None}) + "\n" for line in lines)
+    )
+    assert rows_of(gather(tmp_path).records)[0].by_cost == {}
+    lines[-1].pop("unsafe_pct_by_cost")  # an episode of an earlier version
+    (home / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert rows_of(gather(tmp_path).records)[0].by_cost == {}
 
 
 def test_bands_of_percentages_stay_between_0_and_100(tmp_path):

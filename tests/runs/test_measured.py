@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from helpers.short_runs import ORIGIN, add, config, run_one, short_pendulum
 
+import guss
 from guss.collect.datasets import read_episode
 from guss.constraint import Constraint, with_params
 from guss.errors import GussError
 from guss.reports.inventory import gather
 from guss.reports.report import make_report, to_markdown
+from guss.runs.evaluation import evaluate_run
 from guss.runs.store import read_lines, trace_path
 
 
@@ -46,8 +48,20 @@ def test_a_report_shows_it_next_to_the_constraint(homes):
     found = gather(homes[1].parent)
     assert {record.env for record in found.records} == {"short-pendulum", "measured-pendulum"}
     text = to_markdown(make_report(homes[1].parent))
-    assert "| method | unsafe_angle [%] | fast [%] |" in text.replace("\\_", "_")
+    assert "| p(unsafe) [%] ↓ | p(fast) [%] ↓ |" in text
+    assert "p(fast): percentage of steps with the cost fast, which plans do not use" in text
     assert json.loads((homes[1] / "config.json").read_text())["config"]["env"] == "measured-pendulum"
+
+
+def test_metrics_and_evaluations_have_it(homes):
+    plain, measured = (guss.Run(home).metrics for home in homes)
+    assert dict(plain.unsafe_pct_by_cost) == {}
+    rows = read_lines(homes[1] / "episodes.jsonl")
+    expected = [np.mean([row["unsafe_pct_by_cost"]["fast"] for row in rows if row["seed"] == s]) for s in (3, 4)]
+    np.testing.assert_allclose(measured.unsafe_pct_by_cost["fast"], expected)
+    np.testing.assert_array_equal(measured.unsafe_pct_by_cost["unsafe_angle"], measured.unsafe_pct)
+    assert set(evaluate_run(homes[1], 1).unsafe_by_cost) == {"unsafe_angle", "fast"}
+    assert evaluate_run(homes[0], 1).unsafe_by_cost == {}
 
 
 @pytest.mark.parametrize(

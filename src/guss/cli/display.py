@@ -102,9 +102,11 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
         about = f"environment steps until {first['threshold']} is reached, in thousands"
         table.add_row("mrcp_ksteps", *map(_reached_text, summaries), about)
     table.add_row("unsafe_pct", *_intervals(summaries, "unsafe_pct"), "unsafe steps [%], all episodes")
-    for cost in first["unsafe_pct_by_cost"]:
+    for cost in dict.fromkeys(cost for summary in summaries for cost in summary["unsafe_pct_by_cost"]):
         cells = _intervals([summary["unsafe_pct_by_cost"] for summary in summaries], cost)
-        table.add_row(Text(f"  {cost}"), *cells, Text(f"steps that violate {cost} [%], all episodes"))
+        measured = any(cost in summary["measured"] for summary in summaries)
+        about = f"steps with the cost {cost}, which plans do not use" if measured else f"steps that violate {cost}"
+        table.add_row(Text(f"  {cost}"), *cells, Text(f"{about} [%], all episodes"))
     about = "unsafe steps [%], first 15 % of the episodes"
     table.add_row("unsafe_trans_pct", *_intervals(summaries, "unsafe_trans_pct"), about)
     console.print(table)

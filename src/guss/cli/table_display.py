@@ -35,7 +35,10 @@ def _columns_of(rows: list[dict[str, Any]]) -> list[tuple[str, list[Text]]]:
             theirs = () if paper is None else (" ", (f"[{paper[0]:g}]", "dim"))
             cells.append(Text.assemble(interval_text(*row[name]), *theirs))
         columns.append((head + " [paper]" * beside, cells))
-    for cost in dict.fromkeys(cost for row in rows for cost in row.get("unsafe_pct_by_cost", ())):
+    measured = dict.fromkeys(cost for row in rows for cost in row.get("measured", ()))
+    costs = dict.fromkeys(cost for row in rows for cost in row.get("unsafe_pct_by_cost", ()))
+    constraints = [cost for cost in costs if cost not in measured]
+    for cost in (*(constraints if len(constraints) > 1 else ()), *measured):
         head = "\n".join(textwrap.wrap(f"{one_line(cost)} %", HEAD_WIDTH))
         pairs = [row.get("unsafe_pct_by_cost", {}).get(cost, (None, None)) for row in rows]
         columns.append((head, [Text(interval_text(*pair)) for pair in pairs]))

@@ -62,8 +62,14 @@ def settings_key(config: dict[str, Any]) -> str:
 
 def seeds_text(seeds: Sequence[int]) -> str:
     """`seeds 0–5`, or a list of seeds."""
+    numbers = seed_numbers(seeds)
+    return f"seed{'s' * ('–' in numbers)} {numbers}"
+
+
+def seed_numbers(seeds: Sequence[int]) -> str:
+    """`0–5`, or a list of seeds."""
     whole = len(seeds) > 1 and all(b == a + 1 for a, b in pairwise(seeds))
-    return f"seeds {seeds[0]}–{seeds[-1]}" if whole else f"seed {', '.join(map(str, seeds))}"
+    return f"{seeds[0]}–{seeds[-1]}" if whole else ", ".join(map(str, seeds))
 
 
 def name_rows(configs: Sequence[dict[str, Any]], runs: Sequence[str]) -> list[Name]:

@@ -24,6 +24,7 @@ from guss.reports.curves import curve_of, far_apart, level_of, panels_of, with_r
 from guss.reports.escapes import file_stem, one_line
 from guss.reports.inventory import Record
 from guss.reports.labels import compared_settings, flat
+from guss.reports.sizes import sizes_of
 from guss.reports.style import COLOURS
 from guss.reports.table import Row
 from guss.runs import metrics
@@ -88,6 +89,7 @@ def _env(report: Report, env: str, rows: list[Row], drawn: Drawn, notes: list[st
         "reward": metrics.MEASURES[first.measure],
         "threshold": first.threshold,
         "verdict": report.verdicts[env],
+        "sizes": sizes_of(rows),
         "rows": [_row(row) for row in rows],
         "curves": _curves(rows),
         "tests": report.tests[env],
@@ -114,7 +116,7 @@ def _row(row: Row) -> dict[str, Any]:
         "seeds": len(row.seeds),
         "episodes": row.done,
         "planned": row.config["episodes"],
-        **{name: getattr(row, name) for name in ("rank", "measures", "plan_ms", "evaluations", "by_cost")},
+        **{name: getattr(row, name) for name in ("rank", "measures", "plan_ms", "evaluations", "by_cost", "measured")},
     }
 
 
@@ -157,6 +159,7 @@ def _groups(report: Report) -> list[dict[str, Any]]:
                 {
                     "name": env,
                     "label": rows[0].env_label,
+                    "sizes": sizes_of(rows),
                     "rows": [_row(row) for row in rows],
                     "tests": tests[env],
                 }

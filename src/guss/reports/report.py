@@ -29,6 +29,7 @@ from guss.reports.labels import flat
 from guss.reports.page import HERO, Drawn, build_page, make_payload, stem_of
 from guss.reports.pareto import draw_pareto
 from guss.reports.run_summary import compare
+from guss.reports.sizes import sizes_of
 from guss.reports.style import save_figure
 from guss.reports.swept_figure import draw_swept
 from guss.reports.table import Row, against_table, main_table, rows_of, sure_table, to_json, to_latex, verdict_of
@@ -121,6 +122,11 @@ def make_report(folder: Path) -> Report:
 def to_markdown(report: Report) -> str:
     shown = [*report.tables.values(), *(rows for group in report.groups.values() for rows in group.tables.values())]
     beside = ", then [the paper's Table 1]" if any(map(table.in_paper, shown)) else ""
+    names = table.measured_names(row for rows in shown for row in rows)
+    measured = [
+        f"; p({name}): percentage of steps with the cost {name}, which plans do not use, a dash if it was not recorded"
+        for name in map(markdown, names)
+    ]
     lines = [
         f"# Results in {markdown_code(report.name)}",
         "",
@@ -128,15 +134,16 @@ def to_markdown(report: Report) -> str:
         f"Mean ± half-width of the 90 % interval over seeds{beside}"
         "; bold: the best safe method by each measure. MAR: mean reward of the second "
         "half of the episodes; MRCP: thousands of real steps until an episode first reaches the threshold; "
-        "p(unsafe): percentage of unsafe steps, transient: in the first 15 % of the episodes. Pareto rank: by MAR and "
-        "p(unsafe); 1: not dominated. ms per step: planning and acting for one seed on one core in the fastest "
-        "episode, without compilation; predictions: transitions that the model predicts per step.",
+        f"p(unsafe): percentage of unsafe steps, transient: in the first 15 % of the episodes{''.join(measured)}. "
+        "Pareto rank: by MAR and p(unsafe); 1: not dominated. ms per step: planning and acting for one "
+        "seed on one core in the fastest episode, without compilation; predictions: transitions that the model "
+        "predicts per step.",
     ]
     if len(report.tables) > 1:
         lines += ["", *table.overview(report.tables)]
     for env, rows in report.tables.items():
         lines += ["", f"## {_heading(rows)}", "", *map(markdown, report.verdicts[env]), ""]
-        lines += main_table(rows)
+        lines += [*map(markdown, sizes_of(rows)), "", *main_table(rows)]
         if costs := table.cost_table(rows):
             lines += ["", "Percentage of unsafe steps by constraint, over all episodes.", "", *costs]
         sure = "IQM: interquartile mean over seeds [bootstrap interval]; pooled: half-width over episodes of all seeds."
@@ -145,7 +152,7 @@ def to_markdown(report: Report) -> str:
     for name, group in report.groups.items():
         lines += ["", f"## {markdown_title(group.title)} ({markdown_code(f'{name}/')})"]
         for env, rows in group.tables.items():
-            lines += ["", f"### {_heading(rows)}", "", *main_table(rows)]
+            lines += ["", f"### {_heading(rows)}", "", *map(markdown, sizes_of(rows)), "", *main_table(rows)]
             notes = _differences(report, rows)
             lines += ["", *notes] if notes else []
             lines += _against_hero(rows, group.tests[env])
@@ -220,6 +227,7 @@ def everything(report: Report) -> dict[str, Any]:
         "environments": {env: rows[0].env_label for env, rows in report.tables.items()},
         "notes": report.found.notes,
         "verdicts": report.verdicts,
+        "sizes": {env: sizes_of(rows) for env, rows in report.tables.items()},
         "tests": report.tests,
         "group_tests": {name: group.tests for name, group in report.groups.items()},
         "groups": {

@@ -15,8 +15,7 @@ from guss.reports.curves import draw_learning
 from guss.reports.inventory import Record, identified, read_record
 from guss.reports.style import save_figure
 from guss.runs import metrics
-from guss.runs.rows import num_random
-from guss.runs.store import by_seed
+from guss.runs.rows import measured_costs, num_random, shares_by_cost
 
 MEASURES = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
 """The paper's measures, by their names in files."""
@@ -27,17 +26,17 @@ COMPARED = ("mar", "unsafe_pct", "unsafe_trans_pct")
 def per_seed(record: Record) -> dict[str, np.ndarray]:
     """The paper's measures of every seed, [S]; NaN if undefined."""
     rewards, unsafe, steps = (record.values(name) for name in (record.measure, "unsafe_pct", "steps"))
-    return metrics.run_metrics(rewards, unsafe, steps, record.threshold)._asdict()
+    found = metrics.run_metrics(rewards, unsafe, steps, record.threshold)
+    return {name: getattr(found, name) for name in MEASURES}
 
 
 def by_cost(record: Record) -> dict[str, np.ndarray]:
-    """Unsafe steps of every seed by constraint [%]; empty with a single constraint or if they are not stored."""
-    shares = [row.get("unsafe_pct_by_cost", {}) for row in record.episodes]
-    found = {}
-    for name in [name for name in shares[0] if all(name in each for each in shares)]:
-        lines = [{"seed": row["seed"], "share": each[name]} for row, each in zip(record.episodes, shares, strict=True)]
-        found[name] = metrics.p_unsafe(by_seed(lines, "share"), record.values("steps"))
-    return found
+    """Unsafe steps of every seed by constraint, and steps with each measured cost [%].
+
+    Empty if they are not stored, because the only cost is that of one constraint.
+    """
+    shares = shares_by_cost(record.episodes)
+    return {name: metrics.p_unsafe(values, record.values("steps")) for name, values in shares.items()}
 
 
 def pooled(record: Record) -> dict[str, np.ndarray]:
@@ -128,6 +127,7 @@ def summarise_record(record: Record) -> dict[str, Any]:
         "threshold": record.threshold,
         "reached": int((~np.isnan(found["mrcp_ksteps"])).sum()),
         "unsafe_pct_by_cost": {name: interval_pair(values) for name, values in by_cost(record).items()},
+        "measured": measured_costs(record.episodes),
     } | {name: interval_pair(values) for name, values in found.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import groupby, product
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from guss.reports.paper import paper_figures, paper_methods
 from guss.reports.run_summary import MEASURES, by_cost, interval_pair, json_numbers, per_seed, planning, pooled
 from guss.runs import metrics
 from guss.runs.description import MethodKind
+from guss.runs.rows import measured_costs
 
 SECTIONS = ("safe, model-based", "unconstrained, model-based", "model-free", "for comparison")
 """The sections of the paper's table, and a section for all other methods."""
@@ -42,7 +43,9 @@ class Row(Record):
     plan_ms: float | None
     evaluations: int | None
     by_cost: dict[str, list[float | None]]
-    """Unsafe steps by constraint [%] as [mean, half-width]; empty with a single constraint."""
+    """Unsafe steps by constraint and measured cost [%] as [mean, half-width]; empty with a single constraint."""
+    measured: tuple[str, ...]
+    """The names of the measured costs, which plans do not use (`Task.measured`)."""
 
     @property
     def share_reached(self) -> float:
@@ -52,6 +55,22 @@ class Row(Record):
     def pair(self, name: str) -> list[float | None]:
         """A measure as [mean, half-width]."""
         return [self.measures[name]["mean"], self.measures[name]["half"]]
+
+    def cost(self, name: str) -> tuple[float | None, float | None]:
+        """Mean and half-width of the steps with a cost [%]; None if it was not recorded."""
+        mean, half = self.by_cost.get(name, (None, None))
+        return mean, half
+
+
+def measured_names(rows: Iterable[Row]) -> list[str]:
+    """The measured costs of all rows, each with a column in tables."""
+    return list(dict.fromkeys(name for row in rows for name in row.measured))
+
+
+def constraint_names(rows: Iterable[Row]) -> list[str]:
+    """The constraints of all rows, if there are several."""
+    names = list(dict.fromkeys(name for row in rows for name in row.by_cost if name not in row.measured))
+    return names if len(names) > 1 else []
 
 
 def section_of(kind: MethodKind | None) -> tuple[str, bool]:
@@ -102,6 +121,7 @@ def _row(record: Record) -> Row:
         } | ({"reached": int(defined.size)} if name == "mrcp_ksteps" else {})
     about: Any = dict(zip(("plan_ms", "evaluations"), planning(record), strict=True))
     about["by_cost"] = {name: interval_pair(values) for name, values in by_cost(record).items()}
+    about["measured"] = measured_costs(record.episodes)
     return Row(**vars(record), section=section, safe=safe, measures=measures, **about)
 
 
@@ -133,7 +153,7 @@ def plain_row(row: Row) -> dict[str, Any]:
         "paper": {name: m[name]["paper"] for name in MEASURES if m[name]["paper"] is not None},
         "plan_ms": row.plan_ms,
         "model_evaluations_per_step": row.evaluations,
-        **({"unsafe_pct_by_cost": row.by_cost} if row.by_cost else {}),
+        **({"unsafe_pct_by_cost": row.by_cost, "measured": list(row.measured)} if row.by_cost else {}),
         "run": row.name,
         "command": row.command,
         "commit": row.origin.get("commit"),
@@ -160,6 +180,15 @@ def bold(text: str, best: bool) -> str:
     return f"**{text}**" if best else text
 
 
+def _costs_text(row: Row, names: list[str]) -> list[str]:
+    """Cells of columns for constraints or measured costs; a dash for runs recorded without them."""
+    return [pair_text(*row.cost(name)) for name in names]
+
+
+def _measured_heads(names: list[str]) -> list[str]:
+    return [f"p({markdown(name)}) [%] ↓" for name in names]
+
+
 def _paper_text(paper: list[float] | None) -> str:
     """The paper's value in brackets, with the paper's digits."""
     return "[–]" if paper is None else f"[{paper[0]:g} ± {paper[1]:g}]".replace("-", "−")
@@ -180,26 +209,37 @@ def in_table(rows: Iterable[Row], cells: Callable[[Row], list[str]], heads: list
 
 
 def overview(tables: dict[str, list[Row]]) -> list[str]:
-    """Reward and unsafe steps of every method of the paper on all environments; the paper's values in brackets."""
+    """Reward, unsafe steps and measured costs of every method of the paper on all environments.
+
+    The paper's values are in brackets.
+    """
     found = {(env, row.key): row for env, rows in tables.items() for row in rows}
     shown = {row.key: row for method in [*paper_methods(), "random"] for row in found.values() if row.method == method}
-    names = [markdown(rows[0].env_label) for rows in tables.values()]
-    heads = ["method", *(head for name in names for head in (f"{name}: MAR", "unsafe [%]"))]
+    measured = {env: measured_names(rows) for env, rows in tables.items()}
+    heads = ["method"]
+    for env, rows in tables.items():
+        costs = [f"p({markdown(cost)}) [%]" for cost in measured[env]]
+        heads += [f"{markdown(rows[0].env_label)}: MAR", "unsafe [%]", *costs]
     lines = []
     for key, first in shown.items():
         cells = [markdown(first.label)]
-        for env, name in product(tables, ("mar", "unsafe_pct")):
+        for env in tables:
             row = found.get((env, key))
-            ours = "–" if row is None else bold(number(row.measures[name]["mean"], 2), row.measures[name]["best"])
-            theirs = paper_figures(env, first.method).get(name)
-            cells.append(ours if theirs is None else f"{ours} [{number(theirs[0], 2)}]")
+            for name in ("mar", "unsafe_pct"):
+                ours = "–" if row is None else bold(number(row.measures[name]["mean"], 2), row.measures[name]["best"])
+                theirs = paper_figures(env, first.method).get(name)
+                cells.append(ours if theirs is None else f"{ours} [{number(theirs[0], 2)}]")
+            cells += [number(None if row is None else row.cost(name)[0], 2) for name in measured[env]]
         lines.append(cells)
     return markdown_table(heads, lines, rule="---:")
 
 
 def main_table(rows: list[Row]) -> list[str]:
-    """The paper's layout: mean ± 90 % interval over seeds, [the paper's value]; bold: best safe method of a measure."""
-    beside = in_paper(rows)
+    """The paper's layout: mean ± 90 % interval over seeds, [the paper's value]; bold: best safe method of a measure.
+
+    The measured costs follow p(unsafe).
+    """
+    beside, measured = in_paper(rows), measured_names(rows)
 
     def cells(row: Row) -> list[str]:
         texts = []
@@ -209,25 +249,23 @@ def main_table(rows: list[Row]) -> list[str]:
             if name == "mrcp_ksteps" and 0 < m["reached"] < len(row.seeds):
                 ours += f" ({m['reached']} of {len(row.seeds)} seeds)"
             texts.append(f"{ours} {_paper_text(m['paper'])}" if beside else ours)
+            texts += _costs_text(row, measured) if name == "unsafe_pct" else []
         asked = row.config["episodes"]
         count = f"{row.done}" if row.done == asked else f"{row.done} of {asked}"
         evaluations = "–" if row.evaluations is None else f"{row.evaluations:,}"
         return [f"{len(row.seeds)} × {count}", *texts, str(row.rank), number(row.plan_ms, 2), evaluations]
 
-    heads = ["method", "seeds × episodes", *(HEADS[name][0] for name in MEASURES)]
+    heads = ["method", "seeds × episodes"]
+    for name in MEASURES:
+        heads += [HEADS[name][0], *(_measured_heads(measured) if name == "unsafe_pct" else [])]
     return in_table(rows, cells, [*heads, "Pareto rank", "ms per step", "predictions per step"])
 
 
 def cost_table(rows: list[Row]) -> list[str]:
     """Unsafe steps by constraint; empty with a single constraint."""
-    names = list(dict.fromkeys(name for row in rows for name in row.by_cost))
-    if not names:
-        return []
-
-    def cells(row: Row) -> list[str]:
-        return [pair_text(*row.by_cost.get(name, (None, None))) for name in names]
-
-    return in_table(rows, cells, ["method", *(f"{markdown(name)} [%]" for name in names)])
+    names = constraint_names(rows)
+    heads = ["method", *(f"{markdown(name)} [%]" for name in names)]
+    return in_table(rows, lambda row: _costs_text(row, names), heads) if names else []
 
 
 def sure_table(rows: list[Row]) -> list[str]:
@@ -271,33 +309,43 @@ def p_text(p: float | None) -> str:
 
 
 def to_latex(tables: dict[str, list[Row]]) -> str:
-    """The paper's table with booktabs: our values, and the paper's in grey."""
+    """The paper's table with booktabs: our values, and the paper's in grey; measured costs in the last columns."""
+    measured = measured_names(row for rows in tables.values() for row in rows)
+    heads = [rf"\multicolumn{{2}}{{c}}{{{HEADS[name][1]}}}" for name in MEASURES]
+    heads += [rf"$p(\text{{{latex(name)}}})\,[\%] \downarrow$" for name in measured]
     lines = [
         r"% needs \usepackage{booktabs,amsmath,xcolor}; our values, then the paper's in grey",
-        r"\begin{tabular}{l" + "rr" * len(MEASURES) + "}",
+        r"\begin{tabular}{lr" + "rr" * len(MEASURES) + "r" * len(measured) + "}",
         r"\toprule",
-        "Method & " + " & ".join(rf"\multicolumn{{2}}{{c}}{{{HEADS[name][1]}}}" for name in MEASURES) + r" \\",
+        r"Method & Seeds $\times$ episodes & " + " & ".join(heads) + r" \\",
     ]
+    width = 2 + 2 * len(MEASURES) + len(measured)
     for rows in tables.values():
         threshold = rows[0].threshold
         goal = "" if threshold is None else rf", $r_{{thr}} = {threshold:g}$"
-        width = 1 + 2 * len(MEASURES)
+        here = measured_names(rows)
         lines += [r"\midrule", rf"\multicolumn{{{width}}}{{c}}{{{latex(rows[0].env_label)}{goal}}} \\"]
         for _, mine in groupby(rows, key=lambda row: row.section):
             lines.append(rf"\cmidrule(l){{2-{width}}}")
             for row in mine:
-                cells = [cell for name in MEASURES for cell in _latex_cells(row.measures[name], in_paper(rows))]
+                cells = [rf"${len(row.seeds)} \times {row.done}$"]
+                cells += [cell for name in MEASURES for cell in _latex_cells(row.measures[name], in_paper(rows))]
+                cells += [_latex_pair(*row.cost(cost)) if cost in here else "" for cost in measured]
                 lines.append(f"{latex(row.label)} & " + " & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def _latex_cells(m: dict[str, Any], beside: bool) -> tuple[str, str]:
-    mean, half, paper = m["mean"], m["half"], m["paper"]
-    ours = "--" if mean is None else f"{mean:.3f}" if half is None else rf"{mean:.3f} \pm {half:.3f}"
-    if mean is not None:
-        ours = rf"$\boldsymbol{{{ours}}}$" if m["best"] else f"${ours}$"
+    paper = m["paper"]
     theirs = "--" if paper is None else rf"${paper[0]:g} \pm {paper[1]:g}$"
-    return ours, rf"\textcolor{{gray}}{{{theirs}}}" if beside else ""
+    return _latex_pair(m["mean"], m["half"], m["best"]), rf"\textcolor{{gray}}{{{theirs}}}" if beside else ""
+
+
+def _latex_pair(mean: float | None, half: float | None, best: bool = False) -> str:
+    if mean is None:
+        return "--"
+    text = f"{mean:.3f}" if half is None else rf"{mean:.3f} \pm {half:.3f}"
+    return rf"$\boldsymbol{{{text}}}$" if best else f"${text}$"
 
 
 # ------------------------------------------------------------------------------------------------------------- words
@@ -315,6 +363,8 @@ def verdict_of(rows: list[Row], tests: list[dict[str, Any]]) -> list[str]:
         others = [row for row in safe if row is not best]
         m = best.measures[name]
         text = f"Of the safe methods, {best.label} has the {what}: {pair_text(m['mean'], m['half'])}{unit}"
+        costs = [f"p({cost}) {pair_text(*best.cost(cost))} %" for cost in best.measured]
+        text += f" ({', '.join(costs)})" * bool(costs)
         p = {frozenset((t["a"], t["b"])): t["p_holm"] for t in tests if t["measure"] == name}
         apart = {row.label: p.get(frozenset((best.key, row.key))) for row in others}
         alike = [label for label, value in apart.items() if value is not None and value >= 0.05]

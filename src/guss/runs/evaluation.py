@@ -24,7 +24,7 @@ class Evaluation(NamedTuple):
     mean_reward: np.ndarray
     unsafe_pct: np.ndarray
     steps: np.ndarray
-    unsafe_by_cost: dict[str, np.ndarray]  # [%], by constraint; empty with a single constraint
+    unsafe_by_cost: dict[str, np.ndarray]  # [%], by constraint and measured cost; empty with a single constraint
     episode_length: int  # steps of a full episode
     trained_episodes: int
 
@@ -52,7 +52,8 @@ def evaluate_run(home: Path, episodes: int, on_episode: Callable[[int], Any] = i
         check_finite(trainer.task, trajectory, streams.EVALUATION + number, config.seeds)
         found.append([mine[0] for mine in episode_metrics(trainer.task, trajectory)])
         on_episode(number + 1)
-    names = [c.name for c in trainer.task.constraints] if len(trainer.task.constraints) > 1 else []
+    costs = (*trainer.task.constraints, *trainer.task.measured)
+    names = [cost.name for cost in costs] if len(costs) > 1 else []
     measures = ("mean_reward", "unsafe_pct", "steps")
     return Evaluation(
         **{name: np.asarray([[getattr(one, name) for one in row] for row in found]).T for name in measures},

@@ -6,6 +6,8 @@ Arrays are [S, N]: seeds by episodes, initial random episodes included. MR(τ) i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,16 +39,26 @@ class RunMetrics(NamedTuple):
     """Unsafe steps [%]."""
     unsafe_trans_pct: np.ndarray
     """Unsafe steps of the first 15 % of episodes [%]."""
+    unsafe_pct_by_cost: Mapping[str, np.ndarray] = MappingProxyType({})
+    """Steps that violate each constraint, and steps with each measured cost (`Task.measured`) [%], by name; empty if
+    the records do not have them, because the only cost is that of one constraint."""
 
 
-def run_metrics(rewards: ArrayLike, unsafe_pct: ArrayLike, steps: ArrayLike, threshold: float | None) -> RunMetrics:
-    """All measures of one run. `threshold`: of MRCP; None if the environment has none."""
+def run_metrics(
+    rewards: ArrayLike,
+    unsafe_pct: ArrayLike,
+    steps: ArrayLike,
+    threshold: float | None,
+    by_cost: Mapping[str, ArrayLike] = MappingProxyType({}),
+) -> RunMetrics:
+    """All measures of one run. `threshold`: of MRCP; None if the environment has none. `by_cost`: as `unsafe_pct`."""
     never = np.full(len(np.asarray(rewards)), np.nan)
     return RunMetrics(
         mar=mar(rewards),
         mrcp_ksteps=never if threshold is None else mrcp(rewards, steps, threshold) / 1000,
         unsafe_pct=p_unsafe(unsafe_pct, steps),
         unsafe_trans_pct=p_unsafe_transient(unsafe_pct, steps),
+        unsafe_pct_by_cost={name: p_unsafe(shares, steps) for name, shares in by_cost.items()},
     )
 
 

@@ -13,7 +13,7 @@ from guss.runs.config import RunConfig
 from guss.runs.description import measure_of, read_stored
 from guss.runs.metrics import THRESHOLDS, RunMetrics, run_metrics
 from guss.runs.paths import load_plugins_of
-from guss.runs.rows import read_episodes
+from guss.runs.rows import read_episodes, shares_by_cost
 from guss.runs.store import by_seed
 from guss.usercode import user_code_allowed
 from guss.validation import build
@@ -55,7 +55,7 @@ class Run:
             raise GussError(f"{self.path} has no finished episode yet")
         measure = measure_of(self._stored.env, rows, self._stored.facts)
         rewards, unsafe, steps = (by_seed(rows, name) for name in (measure, "unsafe_pct", "steps"))
-        return run_metrics(rewards, unsafe, steps, THRESHOLDS.get(self._stored.env))
+        return run_metrics(rewards, unsafe, steps, THRESHOLDS.get(self._stored.env), shares_by_cost(rows))
 
     @cached_property
     def agent(self) -> Agent:

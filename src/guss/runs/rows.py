@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from guss.errors import GussError
-from guss.runs.store import read_lines
+from guss.runs.store import by_seed, read_lines
 from guss.validation import received
 
 Row = dict[str, Any]
@@ -77,6 +79,22 @@ def read_episodes(home: Path) -> list[Row]:
 def read_timings(home: Path) -> list[Row]:
     """A row for each iteration of a run: one episode, or several in parallel."""
     return _checked(home / "timings.jsonl", TIMING)
+
+
+def shares_by_cost(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """`unsafe_pct_by_cost` of the episodes that all seeds have, [S, N] by name; only costs that every row has."""
+    shares = [row.get("unsafe_pct_by_cost") or {} for row in rows]
+    names = [name for name in (shares[0] if shares else ()) if all(name in each for each in shares)]
+    return {
+        name: by_seed([{"seed": row["seed"], name: each[name]} for row, each in zip(rows, shares, strict=True)], name)
+        for name in names
+    }
+
+
+def measured_costs(rows: Sequence[Row]) -> tuple[str, ...]:
+    """The names in `shares_by_cost` that are not constraints, which have a sum in `costs`: the measured costs."""
+    constraints = {name for row in rows for name in row.get("costs") or row.get("unsafe_pct_by_cost") or ()}
+    return tuple(name for name in shares_by_cost(rows) if name not in constraints)
 
 
 def num_random(rows: Sequence[Row]) -> int:

@@ -50,12 +50,18 @@ function legendOf(rows) {
   ];
 }
 
+/** Whether rows have the same seeds, and planners the same number of episodes. */
+function sizesOf(env) {
+  return filled(env.sizes) ? make("p", { class: "sizes" }, prose(env.sizes.join(" "))) : null;
+}
+
 function legendOfTable(env) {
   const notes = [
     ...legendOf(env.rows),
     `MAR: ${MEASURES.mar.about}${env.reward ? ` (${env.reward})` : ""}.`,
     `MRCP: ${MEASURES.mrcp_ksteps.about}${isNumber(env.threshold) ? `; the threshold is ${fixed(env.threshold)}` : ""}.`,
     `p(unsafe): ${MEASURES.unsafe_pct.about}; transient: over the first 15 % of the episodes.`,
+    ...measuredCosts(env.rows).map((cost) => `p(${cost}): ${aboutMeasured(cost)}; a dash if it was not recorded.`),
     "Planning: time to choose one action, for one seed on one core. Predictions: number of transitions that the model predicts to choose one action.",
   ];
   return hint(notes.join(" "));
@@ -72,7 +78,7 @@ function environment(env) {
     env.about ? make("p", { class: "about" }, prose(env.about)) : null,
     filled(env.verdict) ? make("div", { class: "verdict" }, sentences(env.verdict)) : null,
     make("h3", {}, "Results"),
-    filled(env.rows) ? [resultsTable(env), legendOfTable(env)] : hint("No run of this environment has results yet."),
+    filled(env.rows) ? [sizesOf(env), resultsTable(env), legendOfTable(env)] : hint("No run of this environment has results yet."),
     filled(env.curves) ? [make("h3", {}, "Learning curves"), curvesOf(env)] : null,
     make("h3", {}, "Animations"),
     filled(env.animations) ? new Player(env).box : hint("No animation of this environment is stored."),
@@ -83,7 +89,7 @@ function environment(env) {
 
 function group(found) {
   const table = (env) => [
-    filled(env.rows) ? resultsTable(env) : hint("No results yet."),
+    filled(env.rows) ? [sizesOf(env), resultsTable(env)] : hint("No results yet."),
     filled(env.tests) ? folded("Tests", ABOUT_TESTS, testsTable(env)) : null,
   ];
   return folded(found.label, null, found.envs.map((env) => [make("h4", {}, env.label), table(env)]));

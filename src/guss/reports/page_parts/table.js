@@ -98,20 +98,36 @@ function methodCell(row) {
   return make("span", { class: "method" }, swatch({ color: colourOf(row.color), dash: row.dash }), make("span", {}, row.label));
 }
 
+const namesIn = (rows, namesOf) => [...new Set(rows.flatMap(namesOf))];
+const measuredCosts = (rows) => namesIn(rows, (row) => row.measured ?? []);
+const aboutMeasured = (cost) => `percentage of steps with the cost ${cost}, which plans do not use, over all episodes`;
+
+/** The constraints, if there are several. */
+function constraintsOf(rows) {
+  const names = namesIn(rows, (row) => Object.keys(row.by_cost ?? {}).filter((name) => !row.measured?.includes(name)));
+  return names.length > 1 ? names : [];
+}
+
 /** The paper's table with additional columns. */
 function resultsTable(env) {
   const plain = (head, unit, about, value, text) => ({
     head, unit, about, key: value,
     cell: (row) => (isNumber(value(row)) ? linked(row, text(row), { class: "number" }) : MISSING),
   });
+  const ofCost = (head, unit, about, cost) =>
+    plain(head, unit, about, (row) => row.by_cost?.[cost]?.[0], (row) => plusMinus(...row.by_cost[cost]));
+  const measured = measuredCosts(env.rows).map((cost) => ofCost(`p(${cost}) ↓`, "%", aboutMeasured(cost), cost));
   const columns = [
     { head: "method", text: true, key: (row) => row.label, cell: methodCell },
-    ...Object.entries(MEASURES).map(([measure, { name, unit, better, about }]) => ({
-      head: `${name} ${better}`, unit, about,
-      key: (row) => row.measures?.[measure]?.mean, cell: (row) => measureCell(row, measure),
-    })),
-    ...[...new Set(env.rows.flatMap((row) => Object.keys(row.by_cost ?? {})))].map((cost) =>
-      plain(cost, "unsafe, %", `percentage of steps that violate ${cost}, over all episodes`, (row) => row.by_cost?.[cost]?.[0], (row) => plusMinus(...row.by_cost[cost]))),
+    ...Object.entries(MEASURES).flatMap(([measure, { name, unit, better, about }]) => [
+      {
+        head: `${name} ${better}`, unit, about,
+        key: (row) => row.measures?.[measure]?.mean, cell: (row) => measureCell(row, measure),
+      },
+      ...(measure === "unsafe_pct" ? measured : []),
+    ]),
+    ...constraintsOf(env.rows).map((cost) =>
+      ofCost(cost, "unsafe, %", `percentage of steps that violate ${cost}, over all episodes`, cost)),
     plain("Pareto", "rank", "1: no other method is better in reward or unsafe steps and at least as good in the other", (row) => row.rank, (row) => String(row.rank)),
     plain("planning", "ms/step", "time to choose one action, for one seed on one core, in the fastest episode", (row) => row.plan_ms, (row) => short(row.plan_ms)),
     plain("predictions", "per step", "transitions that the model predicts to choose one action", (row) => row.evaluations, (row) => fixed(row.evaluations, 0)),
@@ -122,20 +138,30 @@ function resultsTable(env) {
   return sortableTable(`Results on ${env.label}`, columns, env.rows, (row) => row.section);
 }
 
-/** Reward and unsafe steps of every method on every environment. */
+/** Reward, unsafe steps and measured costs of every method on every environment. */
 function overviewTable(envs) {
   const rows = envs.flatMap((env) => env.rows);
   const sections = [...new Set(rows.map((row) => row.section))];
   const methods = rows.filter((row, i) => rows.findIndex(({ method }) => method === row.method) === i)
     .sort((a, b) => sections.indexOf(a.section) - sections.indexOf(b.section));
-  const measured = envs.flatMap((env) => ["mar", "unsafe_pct"].map((measure) => {
+  const measured = envs.flatMap((env) => {
     const of = (item) => env.rows.find((row) => row.method === item.method);
-    const { name, unit, better, about } = MEASURES[measure];
-    return {
-      head: `${name} ${better}`, unit: unit ? `${env.label}, ${unit}` : env.label, about,
-      key: (item) => of(item)?.measures?.[measure]?.mean, cell: (item) => (of(item) ? measureCell(of(item), measure) : MISSING),
-    };
-  }));
+    const measures = ["mar", "unsafe_pct"].map((measure) => {
+      const { name, unit, better, about } = MEASURES[measure];
+      return {
+        head: `${name} ${better}`, unit: unit ? `${env.label}, ${unit}` : env.label, about,
+        key: (item) => of(item)?.measures?.[measure]?.mean, cell: (item) => (of(item) ? measureCell(of(item), measure) : MISSING),
+      };
+    });
+    const costs = measuredCosts(env.rows).map((cost) => {
+      const pair = (item) => of(item)?.by_cost?.[cost];
+      return {
+        head: `p(${cost}) ↓`, unit: `${env.label}, %`, about: aboutMeasured(cost), key: (item) => pair(item)?.[0],
+        cell: (item) => (isNumber(pair(item)?.[0]) ? linked(of(item), plusMinus(...pair(item)), { class: "number" }) : MISSING),
+      };
+    });
+    return [...measures, ...costs];
+  });
   const name = { head: "method", text: true, key: (row) => row.label, cell: methodCell };
   return sortableTable("All environments at a glance", [name, ...measured], methods, (row) => row.section);
 }
