@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from docs.generator.parts import ROOT, load, number, p_below, p_value, pair, part, short
+from guss.envs import make_task
 from guss.reports.escapes import markdown_table
 from guss.reports.paper import paper_figures, paper_methods
 from guss.reports.style import label_of, label_of_env
@@ -20,6 +21,8 @@ from guss.runs.store import read_lines
 ENVS = ("safe-pendulum", "safe-acrobot", "safe-car-goal")
 MEASURES = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
 HEADS = ("method", "seeds × episodes", "MAR", "MRCP [k steps]", "p(unsafe) [%]", "transient [%]")
+PLANNERS = ("guss", "s-rs", "rcem")
+"""The safe planners of docs/choosing.md."""
 POLICIES = ("safe-mbpo", "ppo-lagrangian", "cpo", "ppo", "trpo")
 
 
@@ -39,13 +42,33 @@ def welch(group: str, env: str, a: str, b: str, measure: str, kind: str = "p_hol
     return next((t[kind] for t in tests[env] if t["measure"] == measure and {t["a"], t["b"]} == {a, b}), None)
 
 
-def measured(row: dict[str, Any]) -> list[str]:
-    """The measures of a row, each with the paper's in brackets."""
+@cache
+def native_costs(*envs: str) -> tuple[str, ...]:
+    """The costs that the Tasks of these environments measure: on the car, that of Safety Gym itself."""
+    return tuple(cost.name for env in envs for cost in make_task(env).measured)
+
+
+def native(row: dict[str, Any], cost: str) -> list[float | None]:
+    """A measured cost of a row as [mean, half-width] in percent; None if the run did not record it."""
+    return row.get("unsafe_pct_by_cost", {}).get(cost, [None, None])
+
+
+def heads_of(*envs: str) -> list[str]:
+    """HEADS, with the measured costs of these environments after p(unsafe)."""
+    return [*HEADS[:5], *(f"native cost: p({cost}) [%]" for cost in native_costs(*envs)), *HEADS[5:]]
+
+
+def measured(row: dict[str, Any], env: str = "", costs: tuple[str, ...] = ()) -> list[str]:
+    """The measures of a row, each with the paper's in brackets.
+
+    `costs`: names of columns for measured costs, after p(unsafe); empty where the environment `env` does not have it.
+    """
     cells = []
     for name in MEASURES:
         paper = paper_figures(row["env"], row["method"]).get(name) if "env" in row else row["paper"].get(name)
         cells.append(pair(row[name]) + (f" [{short(paper[0])}]" if paper else ""))
-    return cells
+    own = native_costs(env) if costs else ()
+    return [*cells[:3], *(pair(native(row, cost)) if cost in own else "" for cost in costs), *cells[3:]]
 
 
 def size(row: dict[str, Any]) -> str:
@@ -53,6 +76,7 @@ def size(row: dict[str, Any]) -> str:
     return f"{row['seeds']} × {row['episodes']:,}"
 
 
+STUDY = "guss sweep studies/main_table.toml --out results/runs"
 RUN = "`guss run --env ENV --method METHOD --seeds 6 --out results/runs`"
 PRESET = "`guss run --preset ENV-paper --method METHOD --seeds 6 --seed 0 --out results/{}`"
 CAR = "`guss run --env safe-car-goal --method METHOD --seeds SEEDS --episodes EPISODES --out results/runs`"
@@ -60,15 +84,21 @@ CAR = "`guss run --env safe-car-goal --method METHOD --seeds SEEDS --episodes EP
 
 def table(group: str, env: str, command: str, p: bool = True, only: tuple[str, ...] = ()) -> str:
     """A row for each run of an environment. `p`: adds Welch's p-values against GuSS."""
-    heads = list(HEADS) + (["p: MAR", "p: p(unsafe)"] if p else [])
+    heads = heads_of(env) + (["p: MAR", "p: p(unsafe)"] if p else [])
     cells = []
     for row in rows(group, env):
         if not only or row["method"] in only:
             tests = [p_value(welch(group, env, "guss", row["method"], m)) for m in ("mar", "unsafe_pct")] if p else []
-            cells.append([row["label"], size(row), *measured(row), *tests])
-    return "\n".join(
-        [*markdown_table(heads, cells, rule="---:"), "", f"Records: `results/{group}/`, made by {command}."]
-    )
+            cells.append([row["label"], size(row), *measured(row, env, native_costs(env)), *tests])
+    source = f"Records: `results/{group}/`, made by {command}."
+    about = [sizes(env), ""] if group == "runs" else []
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", *about, source])
+
+
+@part("sizes-safe-car-goal", ENVS[2])
+def sizes(env: str) -> str:
+    """Seeds and episodes of the rows of the main table, as the report states them."""
+    return " ".join(load("results/report/report.json")["sizes"][env])
 
 
 part("results-safe-pendulum", "runs", ENVS[0], RUN)(table)
@@ -89,14 +119,81 @@ HORIZON = (
 part("results-horizon10", "horizon10", ENVS[0], HORIZON, False)(table)
 
 
+def shown() -> dict[tuple[str, str], dict[str, Any]]:
+    """The rows of the README's table by environment and method, in the order of its methods."""
+    found = {(env, row["method"]): row for env in ENVS for row in rows("runs", env)}
+    methods = (*(name for name in paper_methods() if name != "rs"), "random")
+    return {(env, method): found[env, method] for method in methods for env in ENVS if (env, method) in found}
+
+
+@part("overview-seeds")
+def overview_seeds() -> str:
+    """How many seeds the rows of the README's table have."""
+    counts = {row["seeds"] for row in shown().values()}
+    return f"{min(counts)} seeds" if len(counts) == 1 else f"{min(counts)} to {max(counts)} seeds"
+
+
+@part("overview-episodes")
+def overview_episodes() -> str:
+    """The episodes of each method in the README's table, by environment."""
+    found: dict[str, list[str]] = {}
+    for method in dict.fromkeys(method for _, method in shown()):
+        counts = {env: row["episodes"] for (env, name), row in shown().items() if name == method}
+        found.setdefault(_by_env(counts), []).append(label_of(method))
+    listed = "; ".join(f"{', '.join(labels)}: {text}" for text, labels in found.items())
+    lengths = {env: make_task(env).episode_length for env in ENVS}
+    return f"Episodes of each seed: {listed}. Steps of an episode: {_by_env(lengths)}."
+
+
+def _by_env(counts: dict[str, int]) -> str:
+    """The number of the first environment, and the environments with another one."""
+    first = next(iter(counts.values()))
+    others = [f"{label_of_env(env)}: {count:,}" for env, count in counts.items() if count != first]
+    return f"{first:,} ({', '.join(others)})" if others else f"{first:,}"
+
+
+@part("choosing-planners")
+def choosing_planners() -> str:
+    """Safe planners on all environments, for docs/choosing.md."""
+    heads = ["planner"]
+    for env in ENVS:
+        heads += [label_of_env(env), "unsafe [%]", *["native cost [%]"] * len(native_costs(env))]
+    found, cells = shown(), []
+    for method in PLANNERS:
+        line = [f"`{method}`"]
+        for env in ENVS:
+            row = found[env, method]
+            line += [pair(row["mar"]), pair(row["unsafe_pct"])]
+            line += [pair(native(row, cost)) for cost in native_costs(env)]
+        budget = load(f"results/runs/{found[ENVS[2], method]['run']}/config.json")["config"]["budget"]
+        cells.append([*line, f"{budget:,}"])
+    return "\n".join(markdown_table([*heads, "plans per step on the car"], cells, rule="---:"))
+
+
+@part("car-native")
+def car_native() -> str:
+    """The native cost of GuSS on the car."""
+    (row,) = [row for row in rows("runs", ENVS[2]) if row["method"] == "guss"]
+    found = native(row, *native_costs(ENVS[2]))
+    return "not recorded" if found[0] is None else f"{pair(found)} %"
+
+
+@part("car-safe-mbpo-episodes", "safe-mbpo")
+def car_episodes(method: str) -> str:
+    """The episodes of a method on the car."""
+    (row,) = [row for row in rows("runs", ENVS[2]) if row["method"] == method]
+    return f"{row['episodes']:,}"
+
+
 @part("results-overview")
 def overview() -> str:
     """Reward and unsafe steps on the paper's three environments, for the README."""
-    found = {(env, row["method"]): row for env in ENVS for row in rows("runs", env)}
+    found = shown()
     safe = {method for _, method in found if (kind := bundled_method(method)) is not None and kind.safe}
-    heads = ["method", *(h for env in ENVS for h in (f"{label_of_env(env)}: MAR", "unsafe [%]"))]
-    cells = []
-    for method in (*(name for name in paper_methods() if name != "rs"), "random"):
+    heads, cells = ["method"], []
+    for env in ENVS:
+        heads += [f"{label_of_env(env)}: MAR", "unsafe [%]", *["native cost [%]"] * len(native_costs(env))]
+    for method in dict.fromkeys(method for _, method in found):
         line = [label_of(method)]
         for env in ENVS:
             for name, best in (("mar", max), ("unsafe_pct", min)):
@@ -104,24 +201,25 @@ def overview() -> str:
                 value = None if row is None else row[name][0]
                 top = best(r[name][0] for (e, m), r in found.items() if e == env and m in safe)
                 line.append(f"**{number(value, 2)}**" if value == top and method in safe else number(value, 2))
+            line += [number(None if row is None else native(row, cost)[0], 2) for cost in native_costs(env)]
         cells.append(line)
-    command = "`guss reproduce table1` executes the runs, and `guss report results` writes the table"
+    command = f"`{STUDY}` executes the runs, and `guss report results` writes the table"
     return "\n".join([*markdown_table(heads, cells, rule="---:"), "", f"Records: `results/runs/`; {command}."])
 
 
 @part("results-policies")
 def policies() -> str:
     """Methods that learn a policy, on all environments."""
-    cells = []
+    costs, cells = native_costs(*ENVS), []
     for env in ENVS:
         by_name = {row["method"]: row for row in rows("runs", env)}
         cells += [
-            [label_of_env(env), by_name[name]["label"], size(by_name[name]), *measured(by_name[name])]
+            [label_of_env(env), by_name[name]["label"], size(by_name[name]), *measured(by_name[name], env, costs)]
             for name in POLICIES
             if name in by_name
         ]
-    heads = ["environment", *HEADS]
-    command = "`guss run --env ENV --method METHOD --seeds 6 --out results/runs` (SafeCar-Goal: `--seeds 3`)"
+    heads = ["environment", *heads_of(*ENVS)]
+    command = "`guss run --env ENV --method METHOD --seeds SEEDS --out results/runs`"
     return "\n".join([*markdown_table(heads, cells, rule="---:"), "", f"Records: `results/runs/`, made by {command}."])
 
 
@@ -226,7 +324,7 @@ def figure(env: str, expression: str) -> str:
     group, _, rest = expression.rpartition("/")
     name, _, measure = rest.rpartition(".")
     group = group or "runs"
-    unit = " %" if measure.startswith("unsafe") else ""
+    unit = "" if measure in ("mar", "mrcp_ksteps") else " %"
     if group == "table1":
         return short(paper_figures(env, name)[measure][0]) + unit
     if group in ("p", "p-pooled"):
@@ -234,7 +332,8 @@ def figure(env: str, expression: str) -> str:
     if group.startswith("p:"):
         return p_below(welch(group[2:], env, "guss", name, measure))
     (row,) = [row for row in rows(group, env) if name in (row["method"], row["run"].removeprefix(f"{env}-"))]
-    return pair(row[measure]) + unit
+    value = row[measure] if measure in MEASURES else native(row, measure)
+    return "not recorded" if value[0] is None and measure not in MEASURES else pair(value) + unit
 
 
 def toy_figure(expression: str) -> str:
@@ -267,7 +366,7 @@ def claims_of(env: str) -> str:
     source = (
         "`guss reproduce toy --out results`, `results/toy/summary.json`"
         if env == "toy"
-        else "`guss reproduce table1` and `guss report results`, `results/report/`"
+        else f"`{STUDY}` and `guss report results`, `results/report/`"
     )
     return "\n".join(
         [*markdown_table(["#", "claim of the paper", "here", "figures"], cells), "", f"Records: {source}."]

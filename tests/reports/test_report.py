@@ -160,6 +160,17 @@ def test_the_command_shows_the_table(folder, files, guss_here, tmp_path):
     assert not (empty / "report").exists()
 
 
+def test_the_command_shows_measured_costs(tmp_path):
+    store(tmp_path, method="guss", rewards=RISING, unsafe=0.5, measured=lambda seed, episode: {"hazard": 2.5})
+    store(tmp_path, method="s-rs", rewards=RISING)
+    console = Console(width=120, file=io.StringIO())
+    print_report(console, write_report(tmp_path))
+    shown = console.file.getvalue()
+    assert "hazard %" in shown
+    assert "2.500 ± 0.000" in shown
+    assert "limit %" not in shown, "a single constraint is p(unsafe)"
+
+
 def test_only_broken_runs_are_an_error_that_names_them(tmp_path, guss_here):
     (store(tmp_path / "runs", method="guss", name="empty") / "episodes.jsonl").write_text("")
     process = guss_here("report", tmp_path / "runs", check=2)
