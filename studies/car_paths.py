@@ -3,7 +3,8 @@
     python studies/car_paths.py results/runs/safe-car-goal-guss-… --out results/car
 
 Episodes are replayed with the stored actions; the physics are deterministic, and the observations are checked.
-Writes paths-METHOD.png (the last episode of every seed), parked.json and, with --animation, episode.gif.
+Writes paths-METHOD.png (the last episode of every seed), parked.json (also with the fewest and most goals of an
+episode) and, with --animation, episode.gif.
 """
 
 from __future__ import annotations
@@ -69,6 +70,11 @@ def longest(mask: np.ndarray) -> int:
     return best
 
 
+def goal_changes(drive: Drive) -> np.ndarray:
+    """The steps at which the goal was reached."""
+    return np.flatnonzero((np.diff(drive.goals, axis=0) != 0).any(axis=1))
+
+
 def habits(drive: Drive) -> dict[str, int]:
     """The longest times, in steps, that the car stood still, was near a hazard, or was unsafe."""
     away = np.linalg.norm(drive.path[1:, None] - drive.hazards[None], axis=-1).min(axis=1)
@@ -95,7 +101,7 @@ def draw(drives: list[tuple[str, Drive]]) -> Any:
         for place in drive.hazards:
             axes.add_patch(plt.Circle(place, HAZARD_RADIUS, color="#f0b0b0", lw=0))
             axes.add_patch(plt.Circle(place, UNSAFE_RADIUS, color="#c84646", lw=0))
-        changes = [0, *(np.flatnonzero((np.diff(drive.goals, axis=0) != 0).any(axis=1)) + 1)]
+        changes = [0, *(goal_changes(drive) + 1)]
         for number, t in enumerate(changes):
             axes.add_patch(plt.Circle(drive.goals[t], GOAL_RADIUS, color="#2e9e4f", alpha=0.12, lw=0))
             axes.annotate(str(number + 1), drive.goals[t], fontsize=5, color="#1c6b35", ha="center", va="center")
@@ -124,15 +130,17 @@ def main() -> None:
     for home in args.runs:
         config = read_config(home)
         done = len({row["episode"] for row in read_lines(home / "episodes.jsonl")})
-        last, worst = [], []
+        last, worst, goals = [], [], []
         for seed in config.seeds:
             for episode in range(config.initial_episodes, done):
                 again = drive_again(home, seed, episode)
                 worst.append({"seed": seed, "episode": episode} | habits(again))
+                goals.append(len(goal_changes(again)))
             last.append((f"seed {seed}, episode {done}", again))
         save_figure(draw(last), args.out / f"paths-{config.method}")
         most = {name: max(worst, key=lambda row, name=name: row[name]) for name in habits(again)}
-        found[config.method] = {"run": home.name, "episodes": len(worst), "longest": most}
+        about = {"run": home.name, "episodes": len(worst), "goals": [min(goals), max(goals)]}
+        found[config.method] = about | {"longest": most}
         print(config.method, json.dumps(most))
     origin = provenance(shlex.join(["python", "studies/car_paths.py", *sys.argv[1:]]))
     (args.out / "parked.json").write_text(json.dumps({"provenance": origin, "methods": found}, indent=1) + "\n")
