@@ -158,7 +158,7 @@ class Flags(Fuzzer):
         "run --env safe-acrobot --method ppo --episodes 32 --method.num-envs 16 --method.gamma 0.9 --method.hidden 8",
         "run --preset safe-pendulum-quick --explore iid --initial-episodes 2 --model dmdn --learned cost",
         "run --method cem --method.iterations 2 --method.num-elites 5 --hard unsafe_angle --unknown-unsafe "
-        "--model darmdn",
+        "--model darmdn --risk cvar:0.4",
         "run --env CartPole-v1 --episode-length 50 --without-cost --method rs --horizon 4 --budget 20",
         "fit --data log.npz --env safe-pendulum --model.hidden 4 --fit.batch 5 --horizon 4 --seed 1",
         "plan --env safe-toy --method guss --horizon 8 --budget 60 --seed 3 --obs 1.0 2.0 --method.num-new 3",

@@ -135,3 +135,21 @@ def test_every_case_reads_as_a_sentence():
     assert "x reaches 4.5 at step 2, beyond 0.5 to 4" in text
     assert text.endswith("no plan has a different first action.")
     assert Explanation(**known | {"reward": float("nan")}).to_json()["reward"] is None
+
+
+def test_violations_that_count_as_safe_are_named():
+    known = {"phase": "plan", "episode": 3, "step": 5, "obs": {"x": 1.0}, "action": {"u": 0.5}, "horizon": 10}
+    known |= {"evaluated": 100, "safe_share": 0.02, "reward": 10.0, "costs": {"c": 3.0, "d": 0.0}}
+    text = str(Explanation(**known, safe=True))
+    assert "of these, this one earns the most reward (1 per step over 10 steps), although some" in text
+    assert "although some of its predictions violate c on 3 of 10 steps; no plan" in text
+    assert "this one is the least unsafe (c on 3 of 10 steps)" in str(Explanation(**known, safe=False))
+
+
+def test_an_allowed_violation_is_explained_as_safe():
+    task = plant().replace(constraints=(Constraint("too_hot", with_params(too_hot, limit=75.0), bound=4.0),))
+    one = Agent(task, **ORACLE)
+    one.act([90.0, 1.0])
+    found = one.explain()
+    assert (found.safe, found.costs) == (True, {"too_hot": 4.0})
+    assert "although some of its predictions violate too_hot on 4 of 4 steps" in str(found)

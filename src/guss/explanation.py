@@ -111,6 +111,9 @@ class Explanation:
     """Predicted reward of the chosen plan, summed over its steps; mean over particles."""
     costs: dict[str, float] = dataclasses.field(default_factory=dict)
     """Steps of the chosen plan that violate each constraint; maximum over particles."""
+    safe: bool | None = None
+    """Whether the chosen plan counts as safe: it has no cost, by the bounds and the risk measure over particles, and no
+    hard violation."""
     path: dict[str, list[float]] = dataclasses.field(default_factory=dict)
     """Predicted observations of the chosen plan, step by step; mean over particles."""
     approaches: tuple[Approach, ...] = ()
@@ -147,10 +150,11 @@ class Explanation:
             of = f"{counted}; " if self.costs else f"of {self.evaluated} plans "
             return f"{of}this one earns the most reward ({earned})"
         violated = [f"{name} on {count:.3g} of {self.horizon} steps" for name, count in self.costs.items() if count > 0]
-        if violated:
+        if violated and not self.safe:
             none = f"none of {self.evaluated} plans is predicted safe" if safe == 0 else counted
             return f"{none}; this one is the least unsafe ({', '.join(violated)}) and earns {earned}"
-        return f"{counted}; of these, this one earns the most reward ({earned})"
+        some = f", although some of its predictions violate {', '.join(violated)}" if violated else ""
+        return f"{counted}; of these, this one earns the most reward ({earned}){some}"
 
     def _approach(self, each: Approach) -> str:
         reached = f"{each.dimension} reaches {each.reached:.4g}"
@@ -251,6 +255,7 @@ def explain(decision: Decision | None) -> Explanation:
         fallback=bool(figures.fallback),
         reward=float(figures.reward),
         costs=_named([constraint.name for constraint in task.constraints], unsafe),
+        safe=bool(figures.cost <= 0.0 and figures.hard <= 0.0),
         path=dict(zip(labels, path.mean(axis=0).astype(float).T.tolist(), strict=True)),
         approaches=_approaches(task, decision, path),
         runner_up=_runner_up(planner, task, decision.action, found),

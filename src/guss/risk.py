@@ -7,6 +7,7 @@ earlier plan is kept. Cost and reward are never combined into one number.
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from guss.risk_measures import RiskMeasure
 from guss.task import Task
 from guss.types import WORST, Scores
 
@@ -14,16 +15,17 @@ from guss.types import WORST, Scores
 def plan_cost(
     task: Task, costs: Float[Array, "P H C"], over_particles: str = "worst"
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Hard violations and cost of a plan: c = Σ_i max(0, Σ_k C_i(s_{t+k}) − l_i), the maximum over particles.
+    """Hard violations and cost of a plan: c = Σ_i max(0, Σ_k C_i(s_{t+k}) − l_i), aggregated over particles.
 
-    With `over_particles="mean"`, the cost is the mean over particles; hard violations are always the maximum.
+    The risk measure is that of the Task or, if it has none, `over_particles`. Hard violations are always the maximum.
     """
     steps = jnp.sum(costs, axis=1)  # [P, C]
     soft = jnp.asarray(task.soft, bool)[None, :]
     bounds = jnp.stack([c.bound for c in task.constraints])[None, :] if task.constraints else jnp.zeros((1, 0))
     hard = jnp.sum(jnp.where(soft, 0.0, steps), axis=1)
     cost = jnp.sum(jnp.where(soft, jnp.maximum(steps - bounds, 0.0), 0.0), axis=1)
-    return jnp.max(hard), jnp.mean(cost) if over_particles == "mean" else jnp.max(cost)
+    measure = RiskMeasure.parse(over_particles if task.risk is None else task.risk)
+    return jnp.max(hard), measure(cost)
 
 
 def make_scores(

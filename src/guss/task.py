@@ -22,7 +22,9 @@ from guss.constraint import Constraint, Function, as_function, changed_parameter
 from guss.errors import GussError, UnknownNameError
 from guss.grid import Grid as Grid
 from guss.grid import Vector, learned_grid
+from guss.risk_measures import RiskMeasure
 from guss.types import Actions, Interface, Observations, Outcomes, Rollout
+from guss.validation import convert
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Task(eqx.Module):
     `step(obs, action, key)` returns the true next observation and `reset(key)` an initial one; both are optional and
     only needed to plan with a perfect model or to run compiled episodes. All functions may have parameters
     (`with_params`). `episode_length`: T, the maximum number of steps of an episode. `fallback`, `policy_inputs`,
-    `surroundings`, `learns_end`, `unknown_unsafe` and `measured` are described below.
+    `surroundings`, `learns_end`, `unknown_unsafe`, `measured`, `risk` and `disagreement` are described below.
 
     Raises GussError if JAX cannot trace a function, a function returns the wrong shape, or arguments are inconsistent.
 
@@ -111,6 +113,12 @@ class Task(eqx.Module):
     """Whether a predicted state far from all training data violates every constraint."""
     measured: tuple[Constraint, ...]
     """Further costs that are only recorded, such as those of another definition of safety: plans do not use them."""
+    risk: str | None = eqx.field(static=True)
+    """How a plan's cost is aggregated over the model's particles: "worst" (maximum), "mean", "cvar:0.4" (mean of the
+    worst 40 %) or "share:0.2" (the maximum without the worst 20 %). None: as the planner defines it, usually worst."""
+    disagreement: float | None = eqx.field(static=True)
+    """A predicted step violates every constraint if the predictions of the model's particles differ by more than this
+    many standard deviations of the training data. None: never."""
 
     def __init__(
         self,
@@ -130,8 +138,13 @@ class Task(eqx.Module):
         learns_end: bool | None = None,
         unknown_unsafe: bool = False,
         measured: Sequence[Constraint] = (),
+        risk: str | None = None,
+        disagreement: float | None = None,
     ) -> None:
         self.name = name
+        text = convert(risk, str | None, f"task {name!r}: risk")
+        self.risk = None if text is None else str(RiskMeasure.parse(text))
+        self.disagreement = convert(disagreement, float | None, f"task {name!r}: disagreement")
         self.measured = tuple(measured)
         self.learns_end = learns_end
         self.unknown_unsafe = unknown_unsafe
@@ -176,6 +189,11 @@ class Task(eqx.Module):
         if self.unknown_unsafe and not self.constraints:
             raise GussError(
                 f"task {self.name!r}: unknown_unsafe=True needs at least one constraint, which unknown states violate"
+            )
+        if self.disagreement is not None and (not self.constraints or not 0.0 < self.disagreement < np.inf):
+            raise GussError(
+                f"task {self.name!r}: disagreement must be a positive number, and needs at least one constraint; got "
+                f"disagreement={self.disagreement} and {len(self.constraints)} constraints"
             )
         if unknown := [c.name for c in self.measured if c.learned]:
             raise GussError(

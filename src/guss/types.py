@@ -318,8 +318,8 @@ class Planner(eqx.Module):
     violations), or cost first and reward second."""
     keeps_archive: ClassVar[bool] = False
     """Whether the search state is an archive with the best plan of each behaviour cell."""
-    over_particles: ClassVar[Literal["worst", "mean"]] = "worst"
-    """How a plan's cost is aggregated over particles: their maximum, or their mean."""
+    over_particles: ClassVar[str] = "worst"
+    """The risk measure that aggregates a plan's cost over particles, unless the Task has one: worst, mean, …"""
 
     def __check_init__(self) -> None:
         if self.horizon < 1:

@@ -82,6 +82,9 @@ def test_good_values_of_every_kind_are_parsed():
         ),
         ("--method ppo --horizon 3 --initial-steps 2", "--horizon (ppo does not plan); --initial-steps (ppo has no "),
         ("--method ppo --unknown-unsafe", "--unknown-unsafe (ppo does not plan)"),
+        ("--method random --risk mean --disagreement 1", "--risk, --disagreement (random does not plan)"),
+        ("--method rs --risk mean --disagreement 1", "--risk, --disagreement (rs ignores the cost)"),
+        ("--model oracle --disagreement 1", "--disagreement (the model oracle learns nothing)"),
         ("--method ppo --against cpo --horizon 3", "--horizon (ppo does not plan, cpo does not plan)"),
     ],
 )
@@ -104,6 +107,9 @@ def test_settings_without_effect_do_not_change_the_folder_of_a_run(tmp_path):
     )
     assert folder("rs", model="oracle") != folder("rs", model="oracle", horizon=3)
     assert folder("rs") != folder("rs", fit={"batch": 9})
+    assert folder("rs") == folder("rs", risk="mean", disagreement=1.0)
+    assert folder("s-rs") == folder("s-rs", risk=None) != folder("s-rs", risk="cvar:0.40")
+    assert folder("s-rs", risk="cvar:0.40") == folder("s-rs", risk="cvar:0.4")
 
 
 def test_a_model_that_learns_nothing_keeps_its_own_settings(monkeypatch):

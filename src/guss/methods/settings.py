@@ -13,9 +13,18 @@ from guss.collect.exploration import EXPLORE
 from guss.errors import GussError, UnknownNameError
 from guss.method import Method
 from guss.methods import METHODS, method_class, method_entry
-from guss.models.settings import ENSEMBLE, ModelSettings, declared_settings, model_class, settings_class, settings_for
+from guss.models.settings import (
+    ENSEMBLE,
+    ModelSettings,
+    declared_settings,
+    model_class,
+    num_particles,
+    settings_class,
+    settings_for,
+)
 from guss.models.training import FitSettings
 from guss.planners import check_plan_size, checked_settings
+from guss.risk_measures import RiskMeasure
 from guss.task import LEARNABLE, Task
 from guss.types import settings_of
 from guss.validation import changed_fields, check_fields, check_ranges, types_of
@@ -24,6 +33,8 @@ MOST_FIRST_STEPS = 200
 """Random steps at the start that are enough by default."""
 
 
+SCORING = ("unknown_unsafe", "risk", "disagreement")
+"""Settings that are fields of the task that scores plans; None or False: as the Task defines it."""
 NESTED = ("method_settings", "model_settings", "fit")
 """Fields that hold a dataclass of settings."""
 
@@ -88,6 +99,12 @@ class AgentSettings:
     all others."""
     unknown_unsafe: bool = False
     """Treat predicted states far from all training data as unsafe."""
+    risk: str | None = None
+    """How a plan's cost is aggregated over ensemble members and particles: worst (maximum), mean, cvar:0.4 (mean of the
+    worst 40 %) or share:0.2 (the maximum without the worst 20 %). None: as the planner defines it, usually worst."""
+    disagreement: float | None = None
+    """Treat predicted steps as unsafe at which the predictions of ensemble members differ by more than this many
+    standard deviations of the training data. None: never."""
     method_settings: Any = field(default_factory=dict)
     """Settings of the method itself: a dict, converted to a dataclass with the settings that the method declares."""
     model_settings: Any = field(default_factory=dict)
@@ -105,11 +122,26 @@ class AgentSettings:
         check_plan_size(self.horizon, self.budget, model_settings.num_particles)
         if self.planning_margin == {}:
             raise GussError("settings.planning_margin must be a number, or numbers by constraint name; got {}")
+        if self.risk is not None:
+            object.__setattr__(self, "risk", str(RiskMeasure.parse(self.risk)))
+        self._check_disagreement()
         if self.explore not in EXPLORE:
             raise UnknownNameError("way to explore", self.explore, EXPLORE)
         for name in self.learned:
             if name not in LEARNABLE:
                 raise UnknownNameError("outcome to learn:", name, LEARNABLE)
+
+    def _check_disagreement(self) -> None:
+        """Check the threshold, and that several predictions of a plan can disagree."""
+        check_ranges(self, "settings", disagreement="(0, inf)")
+        if self.disagreement is None or "disagreement" in self.unused:
+            return
+        if num_particles(self.model, self.model_settings) == 1:
+            raise GussError(
+                f"settings.disagreement compares the predictions of several ensemble members, but these settings have "
+                f"one {self.model}: set model_settings.ensemble to 2 or more (--model.ensemble 5), got disagreement="
+                f"{self.disagreement:g}"
+            )
 
     @property
     def method_class(self) -> type[Method]:
@@ -153,8 +185,10 @@ class AgentSettings:
             task = task.with_end()
         elif self.plans and task.learns_end:  # the model learns nothing
             task = task.replace(learns_end=False)
+        scoring = {name: getattr(self, name) for name in SCORING if name not in self.unused}
+        changed = {name: value for name, value in scoring.items() if value not in (None, False)}
         planned = task.forget(self.learned).with_margin(self.planning_margin)
-        return task, planned.replace(unknown_unsafe=True) if self.unknown_unsafe else planned
+        return task, planned.replace(**changed) if changed else planned
 
     def check_parameters_of(self, task: Task, name: str, parameters: dict[str, Any]) -> None:
         """Raise if there are no parameters, the name is unknown, or plans do not use the constraint's parameters."""
@@ -177,11 +211,13 @@ class AgentSettings:
         """
         cls, name, found = self.method_class, self.method, dict[str, str]()
         if not cls.plans:
-            found |= dict.fromkeys(("horizon", "budget", "unknown_unsafe", "overlap"), f"{name} does not plan")
+            found |= dict.fromkeys(("horizon", "budget", *SCORING, "overlap"), f"{name} does not plan")
+        elif method_entry(name).item.objective == "reward":
+            found |= dict.fromkeys(("risk", "disagreement"), f"{name} ignores the cost")
         if not cls.model_based:
             found |= dict.fromkeys(("model", "model_settings", "fit"), f"{name} learns no model")
         elif cls.plans and not self.learns:
-            unused = ("fit", *unused_model_settings(self.model))
+            unused = ("fit", "disagreement", *unused_model_settings(self.model))
             found |= dict.fromkeys(unused, f"the model {self.model} learns nothing")
         if self.acts_randomly:
             unused = ("method_settings", "initial_episodes", "initial_steps", "explore", "learned", "planning_margin")

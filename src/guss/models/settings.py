@@ -120,6 +120,12 @@ def declared_settings(cls: type[Any], *bases: type[Any]) -> type[Any]:
     return dataclasses.make_dataclass(f"{cls.__name__}Settings", fields, bases=bases, namespace=about, frozen=True)
 
 
+def num_particles(name: str, settings: CommonSettings) -> int | None:
+    """Particles of the model `name` with these settings; None: a custom model determines them itself."""
+    known = isinstance(settings, ModelSettings) or model_class(name).num_particles is Model.num_particles
+    return settings.num_particles if known else None
+
+
 def setting_types(name: str) -> dict[str, Any]:
     """The types of a model's settings, by name."""
     return types_of(settings_class(model_class(name)))

@@ -41,11 +41,14 @@ class Particles(eqx.Module):
     """The axis of the particles in the model's arrays; None if all particles share the arrays."""
     count: int = eqx.field(static=True)
     """P: the number of particles, of all members of an ensemble together."""
+    scale: Float[Array, "D"] | None
+    """Standard deviation of the training data; None if the model has none."""
 
     @classmethod
     def of(cls, model: Model) -> Particles:
         """Prepare a model. Call this once per plan, outside its loops, which would repeat it in every pass."""
-        return cls(*model.prepare(), model.num_particles)
+        inputs = model.policy_inputs()
+        return cls(*model.prepare(), model.num_particles, None if inputs is None else inputs[1])
 
     @property
     def numbers(self) -> Int[Array, "P"]:
@@ -93,6 +96,9 @@ def predict_outcomes(particles: Particles, task: Task, rollout: Rollout) -> Outc
             name = type(particles.model).__name__
             raise GussError(f"unknown_unsafe needs a model with a method `unfamiliar`, which {name} does not define")
         each = each._replace(cost=jnp.maximum(each.cost, far[..., None]))
+    if task.disagreement is not None:
+        apart = disagreeing(particles, task.disagreement, rollout)
+        each = each._replace(cost=jnp.maximum(each.cost, apart[None, :, None]))
     return each._replace(descriptor=jnp.mean(each.descriptor, axis=0))
 
 
@@ -100,6 +106,23 @@ def unfamiliar(particles: Particles, rollout: Rollout) -> Float[Array, "P H"] | 
     """Which predicted states are far from the training data; None if the model does not define it."""
     each: Any = jax.vmap(lambda model, obs: jax.vmap(model.unfamiliar)(obs), (particles.axis, 0))
     return each(particles.model, rollout.next_obs)
+
+
+def disagreeing(particles: Particles, threshold: float, rollout: Rollout) -> Float[Array, "H"]:
+    """At which steps the particles' predictions differ by more than `threshold` standard deviations of the data."""
+    name = type(particles.model).__name__
+    if particles.count < 2:
+        raise GussError(
+            f"disagreement={threshold:g} compares predictions of several ensemble members, but the model {name} "
+            f"predicts a plan once: use an ensemble, such as ensemble=5 (--model.ensemble 5)"
+        )
+    if particles.scale is None:
+        raise GussError(
+            f"disagreement={threshold:g} is measured in standard deviations of the training data, and the model {name} "
+            f"has none: define its `policy_inputs`"
+        )
+    apart = jnp.std(rollout.next_obs, axis=0) > threshold * particles.scale[None]
+    return jnp.any(apart, axis=1).astype(jnp.float32)
 
 
 def score(planner: Planner, particles: Particles, task: Task, rollout: Rollout) -> Scores:
