@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers.problems import ACTIONS
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guss.planners import policy
@@ -24,7 +24,7 @@ def representations(kind):
     return {
         "policy": policies,
         "sequence": sequences,
-        "mixed": MixedCandidates(interface, policies, sequences),
+        "mixed": MixedCandidates(interface, policies, sequences, 0.5),
     }
 
 
@@ -83,6 +83,16 @@ def test_mixed_candidates_act_as_their_kind_and_keep_it(kind):
             assert not np.asarray(each[rows, 1 + found[name].size :]).any(), "padding"
     np.testing.assert_array_equal(mixed.comparable(numbers, jnp.roll(numbers, 1, axis=0)), np.zeros(NUM, bool))
     assert np.asarray(mixed.comparable(numbers, jnp.roll(numbers, 2, axis=0))).all()
+
+
+@settings(max_examples=15)
+@given(share=st.integers(0, 10).map(lambda tenths: tenths / 10), num=st.sampled_from([1, 25]))
+def test_kinds_are_interleaved_with_the_share_of_policies(share, num):
+    """Every prefix has the share of policies, up to one candidate."""
+    found = representations("continuous")
+    mixed = MixedCandidates(found["mixed"].interface, found["policy"], found["sequence"], share)
+    is_policy = np.asarray(mixed.sample(noise(0, mixed.size, num))[:, 0])
+    assert np.abs(np.cumsum(is_policy) - share * np.arange(1, num + 1)).max() < 1.0
 
 
 @given(exponent=st.floats(0.0, 3.0), horizon=st.integers(1, 12))

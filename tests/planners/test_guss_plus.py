@@ -1,5 +1,7 @@
 """guss-plus against a slow reference in plain Python, and what it carries over from plan to plan."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +22,7 @@ SIZE, HORIZON, BUDGET = 12, 6, 31
 LAYOUT = ToyLayout(size=SIZE, start=(2, 2), goal=(10, 10), goal_radius=1, unsafe=((4, 6, 4, 6), (0, 1, 8, 9)))
 TASK = toy_task(LAYOUT).replace(grid=Grid((0.0, 0.0), (SIZE, SIZE), (4, 4)))  # few cells: many collisions
 PLANNER = make_planner("guss-plus", TASK, horizon=HORIZON, budget=BUDGET, num_initial=10, num_new=7, num_carried=4)
+SAFE_PARENTS = dataclasses.replace(PLANNER, parents="safe")
 GRID = jnp.stack(jnp.meshgrid(*[jnp.arange(SIZE + 1.0)] * 2, indexing="ij"), -1)
 
 
@@ -36,26 +39,27 @@ def ranked(collection):
     return sorted(collection.cells.values(), key=lambda e: (e.hard, e.cost, -e.reward, e.arrival))
 
 
-def slow_parents(collection, lots, num):
-    """Half random safe elites, half the best elites in turn; the best replace safe ones that are missing."""
+def slow_parents(planner, collection, lots, num):
+    """Half random elites, half the best elites in turn; the best replace random ones that are missing."""
     best = ranked(collection)
-    uniform = num - round(PLANNER.greedy_share * num)
-    parents = [entry.policy for entry in collection.select(uniform, lots)]
+    uniform = num - round(planner.greedy_share * num)
+    eligible = [e for e in best if planner.parents == "all" or e.hard == e.cost == 0]
+    parents = [entry.policy for entry in sorted(eligible, key=lambda e: -lots[e.arrival])[:uniform]]
     parents += [best[i % len(best)].policy for i in range(len(parents), uniform)]
     return np.stack(parents + [best[i % len(best)].policy for i in range(num - uniform)])
 
 
-def slow_plan(keys, memory, start, areas, goal):
+def slow_plan(planner, keys, memory, start, areas, goal):
     """A whole plan, one candidate at a time; yields the collection after each generation."""
-    kinds, collection = PLANNER.representation, Collection()
-    for generation, num in enumerate(PLANNER.schedule(BUDGET)):
-        draws = PLANNER.draws(keys[generation], num)
+    kinds, collection = planner.representation, Collection()
+    for generation, num in enumerate(planner.schedule(BUDGET)):
+        draws = planner.draws(keys[generation], num)
         if generation == 0:
             numbers = np.array(kinds.sample(draws.noise))
             for i in np.flatnonzero(memory.known):
                 numbers[i] = kinds.next_step(jnp.asarray(memory.elites[i : i + 1]))[0]
         else:
-            parents = jnp.asarray(slow_parents(collection, np.asarray(draws.lots), num))
+            parents = jnp.asarray(slow_parents(planner, collection, np.asarray(draws.lots), num))
             numbers = np.asarray(parents + kinds.mutation(draws.noise, parents))
         for each, table in zip(numbers, np.asarray(tables(jnp.asarray(numbers))), strict=True):
             step = iter(range(HORIZON))
@@ -76,17 +80,18 @@ rectangle = st.tuples(position, position, position, position).map(lambda r: (*so
     areas=st.tuples(rectangle, rectangle),
     seed=st.integers(0, 2**31 - 1),
     warm=st.booleans(),
+    planner=st.sampled_from([PLANNER, SAFE_PARENTS]),
 )
-def test_whole_plans_agree_with_the_slow_reference(start, goal, areas, seed, warm):
+def test_whole_plans_agree_with_the_slow_reference(start, goal, areas, seed, warm, planner):
     task = TASK.update("reward", goal=goal).update("unsafe_area", areas=areas)
     model, key, obs = Oracle.of(task), jax.random.key(seed), jnp.asarray(start, jnp.float32)
-    memory = plan(PLANNER, model, task, obs, jax.random.key(1)).memory if warm else PLANNER.first_memory()
-    search = begin(PLANNER, Monitor(), obs, key, memory)
+    memory = plan(planner, model, task, obs, jax.random.key(1)).memory if warm else planner.first_memory()
+    search = begin(planner, Monitor(), obs, key, memory)
     keys, slow = search.keys, None
     for num, slow in zip(
-        PLANNER.schedule(BUDGET), slow_plan(keys, jax.device_get(memory), start, areas, goal), strict=True
+        planner.schedule(BUDGET), slow_plan(planner, keys, jax.device_get(memory), start, areas, goal), strict=True
     ):
-        search = advance(PLANNER, model, task, Monitor(), search, (num,))
+        search = advance(planner, model, task, Monitor(), search, (num,))
         archive = jax.device_get(search.state.archive)
         rows = np.flatnonzero(archive.elite)
         assert sorted(archive.scores.cell[rows].tolist()) == sorted(slow.cells)
@@ -98,10 +103,10 @@ def test_whole_plans_agree_with_the_slow_reference(start, goal, areas, seed, war
                 entry.reward,
             )
             np.testing.assert_allclose(archive.candidates[row], entry.policy, rtol=1e-5, atol=1e-6)
-    found, best = conclude(PLANNER, model, task, search), ranked(slow)
+    found, best = conclude(planner, model, task, search), ranked(slow)
     assert (float(found.diagnostics.cost), float(found.diagnostics.reward)) == (best[0].cost, best[0].reward)
-    carried = best[: PLANNER.num_carried]
-    assert np.asarray(found.memory.known).tolist() == [i < len(carried) for i in range(PLANNER.num_carried)]
+    carried = best[: planner.num_carried]
+    assert np.asarray(found.memory.known).tolist() == [i < len(carried) for i in range(planner.num_carried)]
     for numbers, entry in zip(np.asarray(found.memory.elites), carried, strict=False):
         np.testing.assert_allclose(numbers, entry.policy, rtol=1e-5, atol=1e-6)
 

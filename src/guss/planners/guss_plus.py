@@ -52,13 +52,17 @@ class GussPlus(Planner):
     candidates: Literal["mixed", "policy", "sequence"] = setting(
         "mixed", "what is evolved: policy networks, action sequences, or both in one archive"
     )
+    policy_share: float = setting(0.7, "share of policies among the new candidates of a mixed archive")
     num_initial: int = setting(25, "candidates evaluated before the evolution starts, those of the last plan included")
     num_new: int = setting(15, "candidates per generation")
-    num_carried: int = setting(8, "elites of the last plan that start the next one")
-    greedy_share: float = setting(0.5, "share of the parents that are the best elites; the others are random safe ones")
+    num_carried: int = setting(4, "elites of the last plan that start the next one")
+    greedy_share: float = setting(0.5, "share of the parents that are the best elites; the others are random elites")
+    parents: Literal["all", "safe"] = setting(
+        "all", "random parents are drawn from all elites, or from those without cost"
+    )
     line_std: float = setting(0.0, "standard deviation of the step along the line to another parent")
     policy_hidden: tuple[int, ...] = setting((5,), "units of a policy's hidden layers")
-    policy_std: float = setting(1.0, "standard deviation of sampled weights")
+    policy_std: float = setting(0.7, "standard deviation of sampled weights")
     policy_mutation: float = setting(0.22, "standard deviation of the noise added to weights")
     sequence_std: float = setting(1.0, "standard deviation of sampled sequences, before tanh")
     sequence_mutation: float = setting(0.5, "standard deviation of the noise added to sequences, before tanh")
@@ -66,7 +70,9 @@ class GussPlus(Planner):
 
     def __check_init__(self) -> None:
         check_ranges(self, "method", num_initial="[1, inf)", num_new="[1, inf)", num_carried="[0, inf)")
-        check_ranges(self, "method", greedy_share="[0, 1]", line_std="[0, inf)", policy_hidden="[1, inf)")
+        check_ranges(
+            self, "method", policy_share="[0, 1]", greedy_share="[0, 1]", line_std="[0, inf)", policy_hidden="[1, inf)"
+        )
         check_ranges(self, "method", policy_std="(0, inf)", policy_mutation="[0, inf)", sequence_std="(0, inf)")
         check_ranges(self, "method", sequence_mutation="[0, inf)", noise_exponent="[0, inf)")
         if self.num_carried > self.num_initial:
@@ -87,7 +93,7 @@ class GussPlus(Planner):
             self.interface, self.horizon, self.noise_exponent, self.sequence_std, self.sequence_mutation
         )
         kinds = {"policy": policies, "sequence": sequences}
-        return kinds.get(self.candidates) or MixedCandidates(self.interface, policies, sequences)
+        return kinds.get(self.candidates) or MixedCandidates(self.interface, policies, sequences, self.policy_share)
 
     def schedule(self, budget: int) -> tuple[int, ...]:
         if self.num_new < 1 or budget < self.num_initial:
@@ -136,9 +142,10 @@ class GussPlus(Planner):
     def select(
         self, archive: Archive, lots: Float[Array, "M"], num: int
     ) -> tuple[Float[Array, "N size"], Bool[Array, "N"]]:
-        """Parents: random safe elites, and the best elites; the best also replace safe ones that are missing."""
+        """Parents: random elites, and the best elites; the best also replace random ones that are missing."""
         uniform = num - round(self.greedy_share * num)
-        drawn, rows = jax.lax.top_k(jnp.where(archive.elite & archive.scores.safe, lots, -1.0), uniform)
+        eligible = archive.elite if self.parents == "all" else archive.elite & archive.scores.safe
+        drawn, rows = jax.lax.top_k(jnp.where(eligible, lots, -1.0), uniform)
         best = _ranking(archive)[:num]
         best = best[jnp.arange(num) % jnp.clip(archive.occupancy, 1, num)]
         chosen = jnp.concatenate([jnp.where(drawn > -1.0, rows, best[:uniform]), best[: num - uniform]])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from guss.planners.action_sequences import ActionSequences
@@ -17,6 +19,7 @@ class MixedCandidates(Candidates):
 
     policies: Policies
     sequences: ActionSequences
+    policy_share: float = eqx.field(static=True)
 
     @property
     def size(self) -> int:
@@ -35,9 +38,10 @@ class MixedCandidates(Candidates):
         return jnp.where(is_policy[:, None], fill(policies), fill(sequences))
 
     def sample(self, noise: Float[Array, "N size"]) -> Float[Array, "N size"]:
-        """Policies and sequences in turn."""
+        """Policies and sequences, evenly interleaved."""
         _, policies, sequences = self._parts(noise)
-        is_policy = jnp.arange(noise.shape[0]) % 2 == 0
+        counts = np.ceil(np.arange(noise.shape[0] + 1) * self.policy_share - 1e-9)
+        is_policy = jnp.asarray(counts[1:] > counts[:-1])
         numbers = self._joined(is_policy, self.policies.sample(policies), self.sequences.sample(sequences))
         return jnp.concatenate([is_policy[:, None].astype(numbers.dtype), numbers], axis=1)
 
