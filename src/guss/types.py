@@ -319,8 +319,6 @@ class Planner(eqx.Module):
     objective: ClassVar[Literal["nothing", "reward", "penalty", "cost"]]
     """What the planner optimises: nothing (random actions), only reward, reward minus a penalty on cost (after hard
     violations), or cost first and reward second."""
-    keeps_archive: ClassVar[bool] = False
-    """Whether the search state is an archive with the best plan of each behaviour cell."""
     over_particles: ClassVar[Literal["worst", "mean"]] = "worst"
     """How a plan's cost is aggregated over particles: their maximum, or their mean."""
 
@@ -392,6 +390,11 @@ class Planner(eqx.Module):
         """The memory that `init` receives for the next plan; same structure as `first_memory`."""
         return ()
 
+    @property
+    def keeps_archive(self) -> bool:
+        """Whether the search state is an archive with the best plan of each behaviour cell."""
+        return False
+
     def occupancy(self, state: PyTree) -> Int[Array, ""]:
-        """Filled cells of the archive; 0 for a planner without one."""
+        """Filled cells of the archive, or the size of the population; 0 for a planner without either."""
         return jnp.zeros((), jnp.int32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -43,11 +44,14 @@ def principal_components(paths: Float[Array, "N H D"], among: Bool[Array, "N"], 
     """
     centre, scale = centre_and_scale(paths, among)
     left = jnp.where(among[:, None], _standardised(paths, centre, scale), 0.0)
-    least, directions = LEAST_SHARE * jnp.sum(left**2), []
-    for _ in range(num):
-        directions.append(_first_direction(left, least))
-        left = left - jnp.outer(left @ directions[-1], directions[-1])
-    return Components(centre, scale, jnp.stack(directions, axis=1))
+    least = LEAST_SHARE * jnp.sum(left**2)
+
+    def next_direction(left: Array, _: None) -> tuple[Array, Array]:
+        direction = _first_direction(left, least)
+        return left - jnp.outer(left @ direction, direction), direction
+
+    _, directions = jax.lax.scan(next_direction, left, length=num)
+    return Components(centre, scale, directions.T)
 
 
 def project(components: Components, paths: Float[Array, "N H D"]) -> Float[Array, "N C"]:
@@ -64,10 +68,12 @@ def _standardised(
 
 def _first_direction(rows: Float[Array, "N F"], least: Float[Array, ""]) -> Float[Array, "F"]:
     """The unit vector along which the rows vary most; 0 if they vary less than `least` along it."""
-    products = rows @ rows.T
-    for _ in range(SQUARINGS):
+
+    def square(_: Array, products: Array) -> Array:
         products = products / jnp.maximum(jnp.trace(products), jnp.finfo(jnp.float32).tiny)
-        products = products @ products
+        return products @ products
+
+    products = jax.lax.fori_loop(0, SQUARINGS, square, rows @ rows.T)
     direction = products[jnp.argmax(jnp.diagonal(products))] @ rows  # all its rows are nearly parallel
     unit = direction / jnp.maximum(jnp.linalg.norm(direction), jnp.finfo(jnp.float32).tiny)
     return jnp.where(jnp.sum((rows @ unit) ** 2) > least, unit, 0.0)

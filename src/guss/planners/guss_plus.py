@@ -51,7 +51,6 @@ class GussPlus(Planner):
     """GuSS with mixed candidates (policies and action sequences), greedy parents and elites of the last plan."""
 
     objective = "cost"
-    keeps_archive = True
 
     candidates: Literal["mixed", "policy", "sequence"] = setting(
         "mixed", "what is evolved: policy networks, action sequences, or both in one archive"
@@ -183,6 +182,7 @@ class GussPlus(Planner):
     def tell(self, state: PlusState, candidates: Float[Array, "N size"], scores: Scores) -> PlusState:
         components = state.components
         if components is not None:
+            assert scores.descriptor is not None
             paths = scores.descriptor.reshape(-1, self.horizon, self.interface.obs_size)
             components = jax.lax.cond(
                 state.archive.size == 0,
@@ -206,6 +206,10 @@ class GussPlus(Planner):
 
     def best_scores(self, state: PlusState) -> Scores:
         return archives.best(state.archive)[1]
+
+    @property
+    def keeps_archive(self) -> bool:
+        return self.diversity == "grid"
 
     def occupancy(self, state: PlusState) -> Int[Array, ""]:
         return state.archive.occupancy

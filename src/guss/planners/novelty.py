@@ -29,6 +29,7 @@ def most_novel(archive: Archive, new: Scores, *, population: int, nearest: int) 
     capacity, num = archive.elite.shape[0], new.reward.shape[0]
     scores: Scores = jax.tree.map(lambda rows, block: write(rows, block, archive.size), archive.scores, new)
     evaluated = scores.finite & (jnp.arange(capacity) < archive.size + num)
+    assert scores.descriptor is not None
     _, scale = centre_and_scale(scores.descriptor, evaluated)
 
     members, old = jax.lax.top_k(archive.elite.astype(jnp.int32), min(population, capacity))
