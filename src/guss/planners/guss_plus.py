@@ -71,7 +71,7 @@ class GussPlus(Planner):
         "elites are the best of each cell of the task's grid (grid), or those far from better ones (novelty)",
     )
     novelty_k: int = setting(3, "novelty: the nearest better candidates, whose mean distance counts")
-    population: int = setting(20, "novelty: number of elites")
+    population: int = setting(25, "novelty: number of elites")
     descriptor: Literal["task", "pca"] = setting(
         "task", "novelty: distances between the task's descriptors, or principal components of trajectories (pca)"
     )
