@@ -63,7 +63,7 @@ def test_the_best_is_what_python_sorts_first(rows):
 @given(st.lists(st.tuples(small, small, small, small, st.just(True)), min_size=2, max_size=2))
 def test_better_is_lexicographic(rows):
     scores = jax.tree.map(jnp.asarray, scores_of(rows))
-    a, b = (Scores(*(x[i] for x in scores)) for i in (0, 1))
+    a, b = (jax.tree.map(lambda x, i=i: x[i], scores) for i in (0, 1))
     key = lambda row: (row[0], row[1], -row[2])  # noqa: E731
     assert bool(risk.better(a, b)) == (key(rows[0]) < key(rows[1]))
 

@@ -35,6 +35,7 @@ def make_scores(
     cell: Int[Array, ""],
     finite: Bool[Array, ""],
     outside: Bool[Array, ""],
+    descriptor: Float[Array, "F"] | None = None,
 ) -> Scores:
     """Scores of one plan; the worst possible if its prediction was not finite."""
     return Scores(
@@ -44,6 +45,7 @@ def make_scores(
         cell=cell,
         finite=finite,
         outside=outside & finite,
+        descriptor=None if descriptor is None else jnp.where(finite, descriptor, 0.0),
     )
 
 

@@ -349,7 +349,7 @@ class Task(eqx.Module):
         )
 
     def interface(self) -> Interface:
-        """The part of the task that planners receive: observation size, actions, and scaling of policy inputs."""
+        """The part of the task that planners receive: sizes, actions, and scaling of policy inputs."""
         size = self.observations.size
         if self.policy_inputs is not None:
             shift, scale = self.policy_inputs
@@ -359,7 +359,7 @@ class Task(eqx.Module):
             middle = np.where(known, (np.where(known, low, 0) + np.where(known, high, 0)) / 2, 0.0)
             half = np.where(known, (np.where(known, high, 0) - np.where(known, low, 0)) / 2, 1.0)
             shift, scale = jnp.asarray(middle, jnp.float32), jnp.asarray(half, jnp.float32)
-        return Interface(size, self.actions, shift, scale)
+        return Interface(size, self.actions, shift, scale, descriptor_size=len(self.grid.cells))
 
     def update(self, function: str, **params: Any) -> Task:
         """A copy with other parameters for the named constraint, "reward", "descriptor", "step" or "reset".

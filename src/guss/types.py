@@ -7,7 +7,7 @@ Letters for array axes, the same in every file:
     H  steps of a plan (the horizon)     C  constraints
     T  steps of an episode               B  dimensions of the behaviour descriptor
     S  seeds                             P  particles: ensemble members or samples of a stochastic model
-    E  episodes of a seed
+    E  episodes of a seed                F  numbers of a description of behaviour
 
 From guss, this module imports only spaces, fitting and errors.
 """
@@ -50,6 +50,7 @@ class Interface(eqx.Module):
     actions: Actions = eqx.field(static=True)
     obs_shift: Float[Array, "D"]
     obs_scale: Float[Array, "D"]
+    descriptor_size: int = eqx.field(static=True, default=0)  # B
 
 
 # ------------------------------------------------------------------------------------------------------ data types
@@ -149,8 +150,9 @@ class Outcomes(NamedTuple):
 class Scores(NamedTuple):
     """Scores of plans. Lower `hard`, then lower `cost`, then higher `reward` is better; all three are finite.
 
-    All fields are [N], one number for each plan. `cell` is the behaviour cell, `finite` is false if the prediction was
-    not finite, `outside` is true if the descriptor lay outside the grid.
+    All fields but the last are [N], one number for each plan. `cell` is the behaviour cell, `finite` is false if the
+    prediction was not finite, `outside` is true if the descriptor lay outside the grid. `descriptor` [N, F] is what
+    `Planner.describe` returned, by default None.
 
     Example:
         >>> zero, no = jnp.zeros(2), jnp.zeros(2, bool)
@@ -165,6 +167,7 @@ class Scores(NamedTuple):
     cell: Int[Array, "*lead"]  # behaviour cell
     finite: Bool[Array, "*lead"]  # False: the prediction was not finite, the plan must not be chosen
     outside: Bool[Array, "*lead"]  # the descriptor lay outside the grid and was assigned to a border cell
+    descriptor: Float[Array, "*lead F"] | None = None  # for planners that need more than the cell; finite
 
     @property
     def safe(self) -> Bool[Array, "*lead"]:
@@ -316,8 +319,6 @@ class Planner(eqx.Module):
     objective: ClassVar[Literal["nothing", "reward", "penalty", "cost"]]
     """What the planner optimises: nothing (random actions), only reward, reward minus a penalty on cost (after hard
     violations), or cost first and reward second."""
-    keeps_archive: ClassVar[bool] = False
-    """Whether the search state is an archive with the best plan of each behaviour cell."""
     over_particles: ClassVar[str] = "worst"
     """The risk measure that aggregates a plan's cost over particles, unless the Task has one: worst, mean, …"""
 
@@ -357,6 +358,10 @@ class Planner(eqx.Module):
     def act(self, candidate: PyTree, obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
         """The action of one candidate at step `t` of a plan."""
 
+    def describe(self, rollout: Rollout, descriptor: Float[Array, "B"]) -> Float[Array, "F"] | None:
+        """`Scores.descriptor` of one plan, from its rollout [P, H, …] and the task's descriptor; None: not needed."""
+        return None
+
     @abstractmethod
     def tell(self, state: PyTree, candidates: PyTree, scores: Scores) -> PyTree:
         """The state after a generation was scored."""
@@ -385,6 +390,11 @@ class Planner(eqx.Module):
         """The memory that `init` receives for the next plan; same structure as `first_memory`."""
         return ()
 
+    @property
+    def keeps_archive(self) -> bool:
+        """Whether the search state is an archive with the best plan of each behaviour cell."""
+        return False
+
     def occupancy(self, state: PyTree) -> Int[Array, ""]:
-        """Filled cells of the archive; 0 for a planner without one."""
+        """Filled cells of the archive, or the size of the population; 0 for a planner without either."""
         return jnp.zeros((), jnp.int32)

@@ -101,3 +101,61 @@ def dominates(a, b):
         return a.hard < b.hard
     at_least = a.cost <= b.cost and a.reward >= b.reward
     return at_least and (a.cost < b.cost or a.reward > b.reward)
+
+
+class Population(Collection):
+    """Dominated novelty search: newcomers are stored one by one, then `survive` ends the generation.
+
+    An entry's cell is its descriptor. `cells` has the entries by arrival, so that the rest works as in a collection.
+    """
+
+    def __init__(self, size, nearest):
+        super().__init__()
+        self.size, self.nearest = size, nearest
+        self.descriptors = []  # of all plans so far
+
+    def store(self, policy, descriptor, hard, cost, reward, finite):
+        if finite:
+            self.cells[self.arrivals] = Entry(policy, descriptor, hard, cost, reward, self.arrivals)
+            self.descriptors.append(descriptor)
+        self.arrivals += 1
+
+    def scale(self):
+        """The standard deviation of each dimension, over all plans so far."""
+        columns = list(zip(*self.descriptors, strict=True))
+        means = [sum(column) / len(column) for column in columns]
+        return [
+            (sum((x - mean) ** 2 for x in column) / len(column)) ** 0.5
+            for column, mean in zip(columns, means, strict=True)
+        ]
+
+    def offsets(self, entry, scale):
+        """How the nearest fitter entries differ from this one: (distance, absolute differences), nearest first."""
+        key = lambda e: (e.hard, e.cost, -e.reward, e.arrival)  # noqa: E731
+        found = []
+        for other in self.cells.values():
+            if key(other) < key(entry):
+                apart = [abs(a - b) for a, b in zip(entry.cell, other.cell, strict=True)]
+                distance = sum((d / s) ** 2 for d, s in zip(apart, scale, strict=True) if s > 0) ** 0.5
+                found.append((distance, tuple(apart)))
+        return sorted(found)[: self.nearest]
+
+    def survive(self, rows):
+        """Whether `rows` may be the survivors, which they then are.
+
+        Equal offsets are a tie, which the earlier arrival wins. Where only rounding errors decide, both may survive.
+        """
+        scale = self.scale() if self.cells else []
+        nearest = {arrival: self.offsets(entry, scale) for arrival, entry in self.cells.items()}
+        fitness = {
+            arrival: sum(d for d, _ in near) / len(near) if near else float("inf") for arrival, near in nearest.items()
+        }
+        assert set(rows) <= set(self.cells), "only finite newcomers and members of the population survive"
+        assert len(rows) == min(self.size, len(self.cells))
+        for out in set(self.cells) - set(rows):
+            for row in rows:
+                if nearest[row] == nearest[out]:
+                    assert row < out
+                else:
+                    assert fitness[row] >= fitness[out] - 1e-5 * (1.0 + fitness[out])
+        self.cells = {arrival: entry for arrival, entry in self.cells.items() if arrival in set(rows)}

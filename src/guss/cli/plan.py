@@ -74,7 +74,8 @@ class PlanCommand(SettingsCommand):
         print(f"expected cost     {d.cost:g} unsafe steps beyond the bounds, {d.hard:g} violations of hard limits")
         print(f"plans evaluated   {d.evaluated}, of them {100 * d.safe_share:.1f} % safe")
         if d.occupancy:
-            print(f"archive           {d.occupancy} of {task.grid.num_cells} cells filled")
+            cells = f" of {task.grid.num_cells} cells filled" if planner.keeps_archive else " plans"
+            print(f"archive           {d.occupancy}{cells}")
         if d.broken_share:
             print(f"warning           {100 * d.broken_share:.1f} % of plans: predictions not finite")
         if d.outside_share:

@@ -35,13 +35,14 @@ class Archive(NamedTuple):
         return jnp.sum(self.elite, dtype=jnp.int32)
 
 
-def empty(candidate: PyTree, capacity: int) -> Archive:
-    """An empty archive for `capacity` candidates with the shape of `candidate`."""
+def empty(candidate: PyTree, capacity: int, descriptor_size: int | None = None) -> Archive:
+    """An empty archive for `capacity` candidates with the shape of `candidate`; None: it stores no descriptors."""
     zeros = jnp.zeros((capacity,), jnp.float32)
     no = jnp.zeros((capacity,), bool)
+    descriptors = None if descriptor_size is None else jnp.zeros((capacity, descriptor_size), jnp.float32)
     return Archive(
         candidates=jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), candidate),
-        scores=Scores(zeros, zeros, zeros, jnp.zeros((capacity,), jnp.int32), no, no),
+        scores=Scores(zeros, zeros, zeros, jnp.zeros((capacity,), jnp.int32), no, no, descriptors),
         elite=no,
         size=jnp.zeros((), jnp.int32),
     )

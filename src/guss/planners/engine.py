@@ -134,7 +134,7 @@ def score(planner: Planner, particles: Particles, task: Task, rollout: Rollout) 
         finite &= jnp.all(jnp.isfinite(part))
     hard, cost = risk.plan_cost(task, costs, planner.over_particles)
     cell, outside = task.grid.cell(descriptor)
-    return risk.make_scores(hard, cost, reward, cell, finite, outside)
+    return risk.make_scores(hard, cost, reward, cell, finite, outside, planner.describe(rollout, descriptor))
 
 
 def evaluate(

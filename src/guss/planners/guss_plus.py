@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -13,25 +14,28 @@ from guss.errors import GussError
 from guss.planners import archive as archives
 from guss.planners import register_planner
 from guss.planners.action_sequences import ActionSequences
-from guss.planners.archive import Archive
+from guss.planners.archive import Archive, Rule, best_of_cells
 from guss.planners.candidates import Candidates, Policies
+from guss.planners.components import Components, no_components, principal_components, project
 from guss.planners.mixed_candidates import MixedCandidates
-from guss.types import Planner, Scores, setting
+from guss.planners.novelty import most_novel
+from guss.types import Planner, Rollout, Scores, setting
 from guss.validation import check_ranges
 
 
 class Memory(NamedTuple):
-    """The best elites of the last plan, one per behaviour cell."""
+    """The best elites of the last plan."""
 
     elites: Float[Array, "E size"]
     known: Bool[Array, "E"]
 
 
 class PlusState(NamedTuple):
-    """The archive, and what the first generation receives from the last plan."""
+    """The archive, what the first generation receives from the last plan, and the axes of learned descriptors."""
 
     archive: Archive
     memory: Memory
+    components: Components | None
 
 
 class PlusDraws(NamedTuple):
@@ -47,7 +51,6 @@ class GussPlus(Planner):
     """GuSS with mixed candidates (policies and action sequences), greedy parents and elites of the last plan."""
 
     objective = "cost"
-    keeps_archive = True
 
     candidates: Literal["mixed", "policy", "sequence"] = setting(
         "mixed", "what is evolved: policy networks, action sequences, or both in one archive"
@@ -67,6 +70,16 @@ class GussPlus(Planner):
     sequence_std: float = setting(1.0, "standard deviation of sampled sequences, before tanh")
     sequence_mutation: float = setting(0.5, "standard deviation of the noise added to sequences, before tanh")
     noise_exponent: float = setting(1.0, "0: white noise over the steps of a sequence, 1 pink, 2 brown")
+    diversity: Literal["grid", "novelty"] = setting(
+        "grid",
+        "elites are the best of each cell of the task's grid (grid), or those far from better ones (novelty)",
+    )
+    novelty_k: int = setting(3, "novelty: the nearest better candidates, whose mean distance counts")
+    population: int = setting(25, "novelty: number of elites")
+    descriptor: Literal["task", "pca"] = setting(
+        "task", "novelty: distances between the task's descriptors, or principal components of trajectories (pca)"
+    )
+    components: int = setting(3, "pca: number of components")
 
     def __check_init__(self) -> None:
         check_ranges(self, "method", num_initial="[1, inf)", num_new="[1, inf)", num_carried="[0, inf)")
@@ -75,6 +88,16 @@ class GussPlus(Planner):
         )
         check_ranges(self, "method", policy_std="(0, inf)", policy_mutation="[0, inf)", sequence_std="(0, inf)")
         check_ranges(self, "method", sequence_mutation="[0, inf)", noise_exponent="[0, inf)")
+        check_ranges(self, "method", novelty_k="[1, inf)", population="[1, inf)", components="[1, inf)")
+        if self.descriptor == "pca" and self.diversity == "grid":
+            raise GussError(
+                "descriptor='pca' with diversity='grid': the grid's cells are regions of the task's descriptor; "
+                "set diversity='novelty', or descriptor='task'"
+            )
+        if self.descriptor == "pca" and self.components > (numbers := self.horizon * self.interface.obs_size):
+            raise GussError(
+                f"components={self.components}: a trajectory of {self.horizon} steps has only {numbers} numbers"
+            )
         if self.num_carried > self.num_initial:
             raise GussError(
                 f"num_carried={self.num_carried} elites of the last plan do not fit into the first generation: "
@@ -107,14 +130,17 @@ class GussPlus(Planner):
         return Memory(jnp.zeros((self.num_carried, size), jnp.float32), jnp.zeros((self.num_carried,), bool))
 
     def memory(self, state: PlusState) -> Memory:
-        """The best elites: each is of another cell, and its predictions were finite."""
+        """The best elites; their predictions were finite."""
         archive = state.archive
         rows = _ranking(archive)[: self.num_carried]
         return Memory(archive.candidates[rows], archive.elite[rows])
 
     def init(self, key: PRNGKeyArray, obs: Float[Array, "D"], memory: Memory) -> PlusState:
-        empty = archives.empty(jnp.zeros((self.representation.size,), jnp.float32), self.budget)
-        return PlusState(empty, memory)
+        learned = self.descriptor == "pca"
+        sizes = {"grid": None, "novelty": self.components if learned else self.interface.descriptor_size}
+        empty = archives.empty(jnp.zeros((self.representation.size,), jnp.float32), self.budget, sizes[self.diversity])
+        axes = no_components(self.horizon, self.interface.obs_size, self.components) if learned else None
+        return PlusState(empty, memory, axes)
 
     def draws(self, key: PRNGKeyArray, num: int) -> PlusDraws:
         size = self.representation.size
@@ -154,14 +180,43 @@ class GussPlus(Planner):
     def act(self, candidate: Float[Array, "size"], obs: Float[Array, "D"], t: Int[Array, ""]) -> Shaped[Array, "..."]:
         return self.representation.act(candidate, obs, t)
 
+    def describe(self, rollout: Rollout, descriptor: Float[Array, "B"]) -> Float[Array, "F"] | None:
+        """Nothing (grid), the task's descriptor, or the trajectory: the mean over particles of all its observations."""
+        if self.diversity == "grid":
+            return None
+        return descriptor if self.descriptor == "task" else jnp.mean(rollout.next_obs, axis=0).ravel()
+
     def tell(self, state: PlusState, candidates: Float[Array, "N size"], scores: Scores) -> PlusState:
-        return state._replace(archive=archives.store(state.archive, candidates, scores))
+        components = state.components
+        if components is not None:
+            assert scores.descriptor is not None
+            paths = scores.descriptor.reshape(-1, self.horizon, self.interface.obs_size)
+            components = jax.lax.cond(
+                state.archive.size == 0,
+                lambda: principal_components(paths, scores.finite, self.components),
+                lambda: components,
+            )
+            scores = scores._replace(descriptor=project(components, paths))
+        return state._replace(
+            archive=archives.store(state.archive, candidates, scores, self.rule), components=components
+        )
+
+    @property
+    def rule(self) -> Rule:
+        """Which candidates are elites."""
+        if self.diversity == "grid":
+            return best_of_cells
+        return partial(most_novel, population=self.population, nearest=self.novelty_k)
 
     def best(self, state: PlusState) -> Float[Array, "size"]:
         return archives.best(state.archive)[0]
 
     def best_scores(self, state: PlusState) -> Scores:
         return archives.best(state.archive)[1]
+
+    @property
+    def keeps_archive(self) -> bool:
+        return self.diversity == "grid"
 
     def occupancy(self, state: PlusState) -> Int[Array, ""]:
         return state.archive.occupancy
