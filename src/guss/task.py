@@ -22,6 +22,7 @@ from guss.constraint import Constraint, Function, as_function, changed_parameter
 from guss.errors import GussError, UnknownNameError
 from guss.grid import Grid as Grid
 from guss.grid import Vector, learned_grid
+from guss.spaces import check_smooth
 from guss.types import Actions, Interface, Observations, Outcomes, Rollout
 
 
@@ -68,7 +69,7 @@ class Task(eqx.Module):
     `step(obs, action, key)` returns the true next observation and `reset(key)` an initial one; both are optional and
     only needed to plan with a perfect model or to run compiled episodes. All functions may have parameters
     (`with_params`). `episode_length`: T, the maximum number of steps of an episode. `fallback`, `policy_inputs`,
-    `surroundings`, `learns_end`, `unknown_unsafe` and `measured` are described below.
+    `surroundings`, `learns_end`, `unknown_unsafe`, `measured`, `smoothness` and `max_change` are described below.
 
     Raises GussError if JAX cannot trace a function, a function returns the wrong shape, or arguments are inconsistent.
 
@@ -109,6 +110,12 @@ class Task(eqx.Module):
     episodes); simulated episodes never end early."""
     unknown_unsafe: bool = eqx.field(static=True)
     """Whether a predicted state far from all training data violates every constraint."""
+    smoothness: float = eqx.field(static=True)
+    """Price on the change of actions in a plan: its reward is lower by this number times the change from step to step,
+    a share of the width of the bounds (discrete actions: 1 or 0), mean over dimensions, summed over steps."""
+    max_change: float | None = eqx.field(static=True)
+    """Limit on this change in every dimension; None: no limit. Both include the change from the last applied action of
+    the episode to the first action of the plan."""
     measured: tuple[Constraint, ...]
     """Further costs that are only recorded, such as those of another definition of safety: plans do not use them."""
 
@@ -130,11 +137,14 @@ class Task(eqx.Module):
         learns_end: bool | None = None,
         unknown_unsafe: bool = False,
         measured: Sequence[Constraint] = (),
+        smoothness: float = 0.0,
+        max_change: float | None = None,
     ) -> None:
         self.name = name
         self.measured = tuple(measured)
         self.learns_end = learns_end
         self.unknown_unsafe = unknown_unsafe
+        self.smoothness, self.max_change = smoothness, max_change
         self.observations = observations
         self.actions = actions
         self.reward = None if reward is None else as_function(reward)
@@ -187,6 +197,7 @@ class Task(eqx.Module):
         if self.policy_inputs is not None and any(x.shape != (self.observations.size,) for x in self.policy_inputs):
             shapes = [x.shape for x in self.policy_inputs]
             raise GussError(f"task {self.name!r}: policy_inputs need shape ({self.observations.size},), got {shapes}")
+        check_smooth(self.name, self.actions, self.smoothness, self.max_change)
         self._check_functions()
 
     def _check_functions(self) -> None:
@@ -255,6 +266,11 @@ class Task(eqx.Module):
                 f"{where} must return {expected}, got {came}. It is called with one observation of shape "
                 f"({self.observations.size},), not with a batch; index it as next_obs[0], or reduce with jnp.any."
             )
+
+    @property
+    def smooth(self) -> bool:
+        """Whether plans depend on the action before them: the change of actions has a price or a limit."""
+        return self.smoothness > 0.0 or self.max_change is not None
 
     @property
     def soft(self) -> tuple[bool, ...]:

@@ -24,6 +24,8 @@ MOST_FIRST_STEPS = 200
 """Random steps at the start that are enough by default."""
 
 
+ONLY_PLANS = ("horizon", "budget", "unknown_unsafe", "overlap", "smoothness", "max_change")
+"""Settings without effect on methods that do not plan."""
 NESTED = ("method_settings", "model_settings", "fit")
 """Fields that hold a dataclass of settings."""
 
@@ -81,6 +83,13 @@ class AgentSettings:
     planning_margin: float | dict[str, float] = 0.0
     """Plan with limits that are stricter by this much, in the unit of the constraint; steps are scored with the
     original limits. One number for all constraints, or a dict of names and numbers."""
+    smoothness: float = 0.0
+    """Price on the change of actions in plans: this number is subtracted from a plan's predicted reward for every step
+    at which the whole action changes from one bound to the other, and proportionally less for smaller changes; for
+    discrete actions, for every change of the action."""
+    max_change: float | None = None
+    """Limit on the change of continuous actions: a planned action differs from the previous one by at most this share
+    of the width of its bounds (more than 0, at most 1). None: no limit."""
     learned: tuple[str, ...] = ()
     """Outcomes to learn although the Task defines them: reward, cost, behaviour."""
     hard: tuple[str, ...] = ()
@@ -102,6 +111,7 @@ class AgentSettings:
         object.__setattr__(self, "model_settings", model_settings)
         check_ranges(self, "settings", horizon="[1, inf)", budget="[1, inf)", planning_margin="[0, inf)")
         check_ranges(self, "settings", initial_episodes="[0, inf)", initial_steps="[0, inf)")
+        check_ranges(self, "settings", smoothness="[0, inf)", max_change="(0, 1]")
         check_plan_size(self.horizon, self.budget, model_settings.num_particles)
         if self.planning_margin == {}:
             raise GussError("settings.planning_margin must be a number, or numbers by constraint name; got {}")
@@ -154,6 +164,8 @@ class AgentSettings:
         elif self.plans and task.learns_end:  # the model learns nothing
             task = task.replace(learns_end=False)
         planned = task.forget(self.learned).with_margin(self.planning_margin)
+        if self.plans and (self.smoothness or self.max_change is not None):
+            planned = planned.replace(smoothness=self.smoothness, max_change=self.max_change)
         return task, planned.replace(unknown_unsafe=True) if self.unknown_unsafe else planned
 
     def check_parameters_of(self, task: Task, name: str, parameters: dict[str, Any]) -> None:
@@ -177,7 +189,7 @@ class AgentSettings:
         """
         cls, name, found = self.method_class, self.method, dict[str, str]()
         if not cls.plans:
-            found |= dict.fromkeys(("horizon", "budget", "unknown_unsafe", "overlap"), f"{name} does not plan")
+            found |= dict.fromkeys(ONLY_PLANS, f"{name} does not plan")
         if not cls.model_based:
             found |= dict.fromkeys(("model", "model_settings", "fit"), f"{name} learns no model")
         elif cls.plans and not self.learns:

@@ -23,10 +23,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from guss import risk
 from guss.errors import GussError
+from guss.planners import smooth_memory
 from guss.planners.plans import Diagnostics as Diagnostics
 from guss.planners.plans import Monitor as Monitor
 from guss.planners.plans import Plan as Plan
 from guss.planners.plans import Search, Tally
+from guss.planners.smooth_memory import LastAction, RateLimit
 from guss.task import Task
 from guss.types import Model, Outcomes, Planner, Rollout, Scores
 
@@ -54,30 +56,40 @@ class Particles(eqx.Module):
 
 
 def roll_out(
-    planner: Planner, particles: Particles, obs: Float[Array, "D"], key: PRNGKeyArray, candidates: PyTree
+    planner: Planner,
+    particles: Particles,
+    obs: Float[Array, "D"],
+    key: PRNGKeyArray,
+    candidates: PyTree,
+    limit: RateLimit | None = None,
 ) -> Rollout:
     """ROLLOUT of Alg. 4 for N candidates: H steps for each of the model's P particles, [N, P, H, …].
 
-    The keys do not depend on the candidate: all plans of a search share their noise (common random numbers).
+    The keys do not depend on the candidate: all plans of a search share their noise (common random numbers). With a
+    `limit`, each action is the nearest to that of the candidate that the limit allows.
     """
 
     def particle(model: Model, index: Int[Array, ""], key: PRNGKeyArray) -> Rollout:
         def step(
-            now: tuple[PyTree, Array], coming: tuple[Array, PRNGKeyArray]
-        ) -> tuple[tuple[PyTree, Array], tuple[Array, Array]]:
-            (states, obs), (t, key_step) = now, coming
+            now: tuple[PyTree, Array, PyTree], coming: tuple[Array, PRNGKeyArray]
+        ) -> tuple[tuple[PyTree, Array, PyTree], tuple[Array, Array]]:
+            (states, obs, last), (t, key_step) = now, coming
             actions = jax.vmap(planner.act, (0, 0, None))(candidates, obs, t)
+            if limit is not None:
+                actions = limit.apply(actions, last)
+                last = limit.after(actions)
             states = jax.vmap(model.predict, (0, 0, None, None))(obs if plain else states, actions, key_step, index)
             next_obs = jax.vmap(model.decode)(states)
-            return (None if plain else states, next_obs), (actions, next_obs)
+            return (None if plain else states, next_obs, last), (actions, next_obs)
 
         num = jax.tree.leaves(candidates)[0].shape[0]
         everyone = lambda x: jnp.broadcast_to(x[None], (num, *x.shape))  # noqa: E731
         start = everyone(obs)
         plain = model.plain_state  # the observation is the whole state
         states = None if plain else jax.tree.map(everyone, model.encode(obs))
+        last = None if limit is None else limit.before(num)
         steps = (jnp.arange(planner.horizon, dtype=jnp.int32), jax.random.split(key, planner.horizon))
-        _, (actions, next_obs) = jax.lax.scan(step, (states, start), steps)
+        _, (actions, next_obs) = jax.lax.scan(step, (states, start, last), steps)
         return Rollout(jnp.concatenate([start[None], next_obs[:-1]]), actions, next_obs)  # [H, N, …]
 
     keys = jax.random.split(key, particles.count)
@@ -102,10 +114,14 @@ def unfamiliar(particles: Particles, rollout: Rollout) -> Float[Array, "P H"] | 
     return each(particles.model, rollout.next_obs)
 
 
-def score(planner: Planner, particles: Particles, task: Task, rollout: Rollout) -> Scores:
-    """Reward, cost and cell of one plan, from its predicted trajectories [P, H, …]."""
+def score(
+    planner: Planner, particles: Particles, task: Task, rollout: Rollout, last: LastAction | None = None
+) -> Scores:
+    """Reward, cost and cell of one plan, from its predicted trajectories [P, H, …]; `last`: the action before it."""
     rewards, costs, descriptor = predict_outcomes(particles, task, rollout)
     reward = jnp.mean(jnp.sum(rewards, axis=1))
+    if task.smoothness:
+        reward = reward - smooth_memory.price_of_change(task, rollout, last)
     finite = jnp.isfinite(reward)
     for part in (rollout.next_obs, costs, descriptor):
         finite &= jnp.all(jnp.isfinite(part))
@@ -122,15 +138,18 @@ def evaluate(
     key: PRNGKeyArray,
     candidates: PyTree,
     mesh: Mesh | None = None,
+    last: LastAction | None = None,
 ) -> tuple[Rollout, Scores]:
     """Roll out and score N candidates; each device of the mesh takes an equal part of them."""
 
-    def part(particles: Particles, task: Task, obs: Array, key: PRNGKeyArray, candidates: PyTree) -> Any:
-        rollouts = roll_out(planner, particles, obs, key, candidates)
-        return rollouts, jax.vmap(partial(score, planner, particles, task))(rollouts)
+    def part(
+        particles: Particles, task: Task, obs: Array, key: PRNGKeyArray, last: LastAction | None, candidates: PyTree
+    ) -> Any:
+        rollouts = roll_out(planner, particles, obs, key, candidates, RateLimit.of(task, last))
+        return rollouts, jax.vmap(partial(score, planner, particles, task, last=last))(rollouts)
 
     if mesh is None:
-        return part(particles, task, obs, key, candidates)
+        return part(particles, task, obs, key, last, candidates)
     mesh = Mesh(mesh.devices, mesh.axis_names)  # replaces the axis types of the given mesh by the defaults
     num = jax.tree.leaves(candidates)[0].shape[0]
     extra = -num % mesh.size  # repeat the last candidate so that all parts are equal; removed below
@@ -139,8 +158,8 @@ def evaluate(
     # Only rollouts are sharded. The search is small and replicated on every device; without these constraints before
     # and after the rollouts, the compiler would shard it too, including its random numbers.
     everywhere = lambda tree: jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, shared))  # noqa: E731
-    spread = jax.shard_map(part, mesh=mesh, in_specs=(shared,) * 4 + (split,), out_specs=split, check_vma=False)
-    outcome = spread(particles, task, obs, key, jax.tree.map(fill, everywhere(candidates)))
+    spread = jax.shard_map(part, mesh=mesh, in_specs=(shared,) * 5 + (split,), out_specs=split, check_vma=False)
+    outcome = spread(particles, task, obs, key, last, jax.tree.map(fill, everywhere(candidates)))
     return jax.tree.map(lambda x: x[:num], everywhere(outcome))
 
 
@@ -150,6 +169,7 @@ def evaluate(
 def _begin(planner: Planner, monitor: Monitor, obs: Float[Array, "D"], key: PRNGKeyArray, memory: PyTree) -> Search:
     keys = jax.random.split(key, 2 + len(planner.schedule(planner.budget)))
     zero = jnp.zeros((), jnp.int32)
+    memory, last = smooth_memory.split_memory(memory)
     return Search(
         obs=obs,
         state=planner.init(keys[0], obs, memory),
@@ -158,6 +178,7 @@ def _begin(planner: Planner, monitor: Monitor, obs: Float[Array, "D"], key: PRNG
         aux=monitor.init(),
         keys=keys[2:],
         key_model=keys[1],
+        last=last,
     )
 
 
@@ -173,7 +194,7 @@ def _generation(
 ) -> Search:
     """One pass of the loop of Alg. 4, lines 9–15 (or 4–8 for the first): ask, roll out, score, tell."""
     candidates = planner.ask(search.state, draws, num)
-    rollouts, scores = evaluate(planner, particles, task, search.obs, search.key_model, candidates, mesh)
+    rollouts, scores = evaluate(planner, particles, task, search.obs, search.key_model, candidates, mesh, search.last)
     count = lambda mask: jnp.sum(mask, dtype=jnp.int32)  # noqa: E731
     new: tuple[Any, ...] = (num, count(scores.safe), count(~scores.finite), count(scores.outside))
     return search._replace(
@@ -212,14 +233,14 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
     The chosen candidate is rolled out once more for its trajectory (together with the reserve, if there is one); the
     compiler removes this if the scores are known and the trajectory is not used.
     """
-    particles = Particles.of(model)
+    particles, limit = Particles.of(model), RateLimit.of(task, search.last)
     best, reserve, known = planner.best(search.state), planner.reserve(search.state), planner.best_scores(search.state)
     finalists = jax.tree.map(lambda *x: jnp.stack(x), *([best] if reserve is None else [best, reserve]))
-    trajectories = roll_out(planner, particles, search.obs, search.key_model, finalists)
+    trajectories = roll_out(planner, particles, search.obs, search.key_model, finalists, limit)
     if reserve is None and known is not None:
         chosen, chosen_scores, trajectory = best, known, jax.tree.map(lambda x: x[0], trajectories)
     else:
-        scores = jax.vmap(partial(score, planner, particles, task))(trajectories)
+        scores = jax.vmap(partial(score, planner, particles, task, last=search.last))(trajectories)
         row = _pick(planner, scores)
         chosen, chosen_scores, trajectory = jax.tree.map(lambda x: x[row], (finalists, scores, trajectories))
     if planner.objective == "nothing":
@@ -230,8 +251,11 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
     total = jnp.maximum(search.tally.evaluated, 1).astype(jnp.float32)
     share = lambda part: part.astype(jnp.float32) / total  # noqa: E731
     far = unfamiliar(particles, trajectory)
+    action = jnp.where(fallback, task.fallback, action)
+    if limit is not None:
+        action = limit.apply(action[None], limit.before(1))[0]
     return Plan(
-        action=jnp.where(fallback, task.fallback, action),
+        action=action,
         diagnostics=Diagnostics(
             evaluated=search.tally.evaluated,
             safe_share=share(search.tally.safe),
@@ -246,7 +270,7 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
         ),
         trajectory=trajectory,
         behaviour=predict_outcomes(particles, task, trajectory).descriptor,
-        memory=planner.memory(search.state),
+        memory=smooth_memory.next_memory(task, planner.memory(search.state), action),
         aux=search.aux,
     )
 
@@ -272,7 +296,8 @@ def plan_one(
 ) -> Plan:
     """PLAN(p̂, s_t, H, M) of Alg. 1, not compiled: call it inside a function that is compiled."""
     monitor = Monitor() if monitor is None else monitor
-    search = _begin(planner, monitor, obs, key, planner.first_memory() if memory is None else memory)
+    memory = smooth_memory.first_memory(planner, task) if memory is None else memory
+    search = _begin(planner, monitor, obs, key, memory)
     search = _advance(planner, model, task, monitor, search, planner.schedule(planner.budget), mesh)
     return _conclude(planner, model, task, search)
 
@@ -306,15 +331,18 @@ def plan(
     memory: PyTree | None = None,
     monitor: Monitor | None = None,
     mesh: Mesh | None = None,
+    last_action: Any = None,
 ) -> Plan:
     """One plan from one observation, as one compiled program.
 
     `planner`: searches for a plan. `model`: predicts it. `task`: scores it. `obs` [D]: the current observation. `key`:
     a JAX random key. `memory`: `Plan.memory` of the episode's last plan; None for the first plan. `monitor`: collects
     data about the search. With a `mesh` (`jax.make_mesh((jax.device_count(),), ("plans",))`), the candidates of every
-    generation are divided among its devices; the plan is the same up to rounding.
+    generation are divided among its devices; the plan is the same up to rounding. `last_action`: the action that was
+    applied before, if it is not that of the plan with this `memory`; only used with `task.smoothness` or
+    `task.max_change`.
 
-    Returns a Plan. Raises GussError if `obs` has the wrong shape or is not finite.
+    Returns a Plan. Raises GussError if `obs` or `last_action` has the wrong shape or is not valid.
 
     Example:
         >>> task = guss.make_task("safe-toy")
@@ -323,6 +351,7 @@ def plan(
         >>> plan.action.shape, bool(plan.diagnostics.fallback)
         ((2,), False)
     """
+    memory = smooth_memory.with_last_action(planner, task, memory, last_action)
     return _plan(planner, model, task, check_obs(task, obs), key, memory, monitor, mesh)
 
 
@@ -336,12 +365,13 @@ def plan_within(
     chunk: int = 8,
     memory: PyTree | None = None,
     monitor: Monitor | None = None,
+    last_action: Any = None,
 ) -> Plan:
     """The best plan found before the deadline: chunks of `chunk` generations until `seconds` have passed.
 
     The first chunk always runs. If all generations run, the plan equals that of `plan`. The first call compiles the
-    chunks, so call it once before timing matters. `planner`, `model`, `task`, `obs`, `key`, `memory`, `monitor` and the
-    result are the same as for `plan`. Raises GussError like `plan`, and if `chunk` < 1 or `seconds` is negative.
+    chunks, so call it once before timing matters. The other arguments and the result are those of `plan`. Raises
+    GussError like `plan`, and if `chunk` < 1 or `seconds` is negative.
 
     Example:
         >>> task = guss.make_task("safe-toy")
@@ -356,7 +386,8 @@ def plan_within(
         )
     deadline = time.monotonic() + seconds
     monitor = Monitor() if monitor is None else monitor
-    memory = planner.first_memory() if memory is None else memory
+    memory = smooth_memory.with_last_action(planner, task, memory, last_action)
+    memory = smooth_memory.first_memory(planner, task) if memory is None else memory
     search = begin(planner, monitor, check_obs(task, obs), key, memory)
     sizes = planner.schedule(planner.budget)
     for start in range(0, len(sizes), chunk):

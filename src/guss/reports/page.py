@@ -114,7 +114,7 @@ def _row(row: Row) -> dict[str, Any]:
         "seeds": len(row.seeds),
         "episodes": row.done,
         "planned": row.config["episodes"],
-        **{name: getattr(row, name) for name in ("rank", "measures", "plan_ms", "evaluations", "by_cost")},
+        **{name: getattr(row, name) for name in ("rank", "measures", "plan_ms", "evaluations", "by_cost", "jitter")},
     }
 
 

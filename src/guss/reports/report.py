@@ -121,6 +121,7 @@ def make_report(folder: Path) -> Report:
 def to_markdown(report: Report) -> str:
     shown = [*report.tables.values(), *(rows for group in report.groups.values() for rows in group.tables.values())]
     beside = ", then [the paper's Table 1]" if any(map(table.in_paper, shown)) else ""
+    jitter = "jitter: mean change of the action from step to step, as a share of its range, in the episodes of MAR. "
     lines = [
         f"# Results in {markdown_code(report.name)}",
         "",
@@ -128,7 +129,8 @@ def to_markdown(report: Report) -> str:
         f"Mean ± half-width of the 90 % interval over seeds{beside}"
         "; bold: the best safe method by each measure. MAR: mean reward of the second "
         "half of the episodes; MRCP: thousands of real steps until an episode first reaches the threshold; "
-        "p(unsafe): percentage of unsafe steps, transient: in the first 15 % of the episodes. Pareto rank: by MAR and "
+        "p(unsafe): percentage of unsafe steps, transient: in the first 15 % of the episodes"
+        f"{'; ' + jitter if any(map(table.has_jitter, shown)) else '. '}Pareto rank: by MAR and "
         "p(unsafe); 1: not dominated. ms per step: planning and acting for one seed on one core in the fastest "
         "episode, without compilation; predictions: transitions that the model predicts per step.",
     ]

@@ -16,7 +16,7 @@ from guss.reports.inventory import Record, identified, read_record
 from guss.reports.style import save_figure
 from guss.runs import metrics
 from guss.runs.rows import num_random
-from guss.runs.store import by_seed
+from guss.runs.store import by_seed, by_seed_if_stored
 
 MEASURES = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
 """The paper's measures, by their names in files."""
@@ -25,9 +25,11 @@ COMPARED = ("mar", "unsafe_pct", "unsafe_trans_pct")
 
 
 def per_seed(record: Record) -> dict[str, np.ndarray]:
-    """The paper's measures of every seed, [S]; NaN if undefined."""
+    """The paper's measures of every seed, and jitter if it is stored, [S]; NaN if undefined."""
     rewards, unsafe, steps = (record.values(name) for name in (record.measure, "unsafe_pct", "steps"))
-    return metrics.run_metrics(rewards, unsafe, steps, record.threshold)._asdict()
+    jitter = by_seed_if_stored(record.episodes, "jitter")
+    found = metrics.run_metrics(rewards, unsafe, steps, record.threshold, jitter)._asdict()
+    return {name: values for name, values in found.items() if name != "jitter" or jitter is not None}
 
 
 def by_cost(record: Record) -> dict[str, np.ndarray]:
@@ -108,7 +110,7 @@ def compare(records: list[Record]) -> list[dict[str, Any]]:
 
 
 def summarise_run(home: Path) -> dict[str, Any]:
-    """MAR, MRCP, p(unsafe) and transient: `[mean, half-width of the 90 % interval over seeds]`, None if undefined."""
+    """The measures of `per_seed`: `[mean, half-width of the 90 % interval over seeds]`, None if undefined."""
     return summarise_record(read_record(home))
 
 

@@ -43,6 +43,8 @@ class Row(Record):
     evaluations: int | None
     by_cost: dict[str, list[float | None]]
     """Unsafe steps by constraint [%] as [mean, half-width]; empty with a single constraint."""
+    jitter: list[float | None] | None
+    """Jitter of the actions as [mean, half-width]; None if it is not stored."""
 
     @property
     def share_reached(self) -> float:
@@ -102,6 +104,7 @@ def _row(record: Record) -> Row:
         } | ({"reached": int(defined.size)} if name == "mrcp_ksteps" else {})
     about: Any = dict(zip(("plan_ms", "evaluations"), planning(record), strict=True))
     about["by_cost"] = {name: interval_pair(values) for name, values in by_cost(record).items()}
+    about["jitter"] = interval_pair(found["jitter"]) if "jitter" in found else None
     return Row(**vars(record), section=section, safe=safe, measures=measures, **about)
 
 
@@ -134,6 +137,7 @@ def plain_row(row: Row) -> dict[str, Any]:
         "plan_ms": row.plan_ms,
         "model_evaluations_per_step": row.evaluations,
         **({"unsafe_pct_by_cost": row.by_cost} if row.by_cost else {}),
+        **({"jitter": row.jitter} if row.jitter else {}),
         "run": row.name,
         "command": row.command,
         "commit": row.origin.get("commit"),
@@ -163,6 +167,11 @@ def bold(text: str, best: bool) -> str:
 def _paper_text(paper: list[float] | None) -> str:
     """The paper's value in brackets, with the paper's digits."""
     return "[–]" if paper is None else f"[{paper[0]:g} ± {paper[1]:g}]".replace("-", "−")
+
+
+def has_jitter(rows: list[Row]) -> bool:
+    """Whether any of these runs has stored the jitter of its actions."""
+    return any(row.jitter is not None for row in rows)
 
 
 def in_paper(rows: list[Row]) -> bool:
@@ -199,7 +208,7 @@ def overview(tables: dict[str, list[Row]]) -> list[str]:
 
 def main_table(rows: list[Row]) -> list[str]:
     """The paper's layout: mean ± 90 % interval over seeds, [the paper's value]; bold: best safe method of a measure."""
-    beside = in_paper(rows)
+    beside, shaky = in_paper(rows), has_jitter(rows)
 
     def cells(row: Row) -> list[str]:
         texts = []
@@ -212,9 +221,10 @@ def main_table(rows: list[Row]) -> list[str]:
         asked = row.config["episodes"]
         count = f"{row.done}" if row.done == asked else f"{row.done} of {asked}"
         evaluations = "–" if row.evaluations is None else f"{row.evaluations:,}"
+        texts += [pair_text(*(row.jitter or (None, None)))] * shaky
         return [f"{len(row.seeds)} × {count}", *texts, str(row.rank), number(row.plan_ms, 2), evaluations]
 
-    heads = ["method", "seeds × episodes", *(HEADS[name][0] for name in MEASURES)]
+    heads = ["method", "seeds × episodes", *(HEADS[name][0] for name in MEASURES), *["jitter"] * shaky]
     return in_table(rows, cells, [*heads, "Pareto rank", "ms per step", "predictions per step"])
 
 
