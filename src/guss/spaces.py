@@ -240,7 +240,7 @@ class DiscreteActions:
 
     def change(self, before: Any, after: Any) -> Any:
         """Which numbers [..., A] ([...] for scalar actions) differ: 1 if they do, else 0."""
-        return 1.0 * (after != before)
+        return (after != before).astype(float)
 
     def encode(self, action: Int[Array, "..."]) -> Float[Array, "O"]:
         """The action as model input: ordered values scaled to [−1, 1], others one-hot."""

@@ -107,8 +107,8 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
         table.add_row(Text(f"  {cost}"), *cells, Text(f"steps that violate {cost} [%], all episodes"))
     about = "unsafe steps [%], first 15 % of the episodes"
     table.add_row("unsafe_trans_pct", *_intervals(summaries, "unsafe_trans_pct"), about)
-    if "jitter" in first:
-        about = "mean change of the action per step, as a share of its range, episodes of mar"
+    if any("jitter" in summary for summary in summaries):
+        about = "change of the action per step, share of its range, episodes of mar"
         table.add_row("jitter", *_intervals(summaries, "jitter"), about)
     console.print(table)
     if first["seeds"] > 1:
