@@ -35,7 +35,7 @@ KEY, HORIZON, BUDGET = jax.random.key(0), 5, 60
 SIX_VALUES = "examples/six_values.py:make_env"
 WIDTH = np.asarray([3.0, 0.5])  # of the bounds of the continuous actions
 ROUNDING = 1e-6
-planners = pytest.mark.parametrize("name", few(PLANNERS, ("guss", "guss-plus", "s-rs", "rcem", "s-mppi")))
+planners = pytest.mark.parametrize("name", few(PLANNERS, ("guss", "s-rs", "rcem", "s-mppi")))
 
 
 @cache
@@ -327,6 +327,7 @@ def test_an_agent_on_a_host_environment_obeys_the_limit():
     assert np.abs(np.diff(taken)).max() <= 0.05 * 4 + 1e-5
 
 
+@pytest.mark.filterwarnings("ignore:cost 'cost'")  # few unsafe examples
 def test_an_agent_on_a_six_value_environment_has_a_price():
     dear, free = (smooth_agent(SIX_VALUES, smoothness=price) for price in (1e4, 0.0))
     for agent in (dear, free):
