@@ -84,9 +84,8 @@ class AgentSettings:
     """Plan with limits that are stricter by this much, in the unit of the constraint; steps are scored with the
     original limits. One number for all constraints, or a dict of names and numbers."""
     smoothness: float = 0.0
-    """Price on the change of actions in plans: this number is subtracted from a plan's predicted reward for every step
-    at which the whole action changes from one bound to the other, and proportionally less for smaller changes; for
-    discrete actions, for every change of the action."""
+    """Price on the change of actions in plans, subtracted from the predicted reward: that of a change from one bound to
+    the other, or to another discrete action; smaller changes cost proportionally less."""
     max_change: float | None = None
     """Limit on the change of continuous actions: a planned action differs from the previous one by at most this share
     of the width of its bounds (more than 0, at most 1). None: no limit."""

@@ -370,8 +370,9 @@ def plan_within(
     """The best plan found before the deadline: chunks of `chunk` generations until `seconds` have passed.
 
     The first chunk always runs. If all generations run, the plan equals that of `plan`. The first call compiles the
-    chunks, so call it once before timing matters. The other arguments and the result are those of `plan`. Raises
-    GussError like `plan`, and if `chunk` < 1 or `seconds` is negative.
+    chunks, so call it once before timing matters. `planner`, `model`, `task`, `obs`, `key`, `memory`, `monitor`,
+    `last_action` and the result are as for `plan`. Raises GussError like `plan`, and if `chunk` < 1 or `seconds` is
+    negative.
 
     Example:
         >>> task = guss.make_task("safe-toy")
