@@ -19,7 +19,8 @@ from jaxtyping import Array, PRNGKeyArray
 from benchmarks.cases import FITS, PLANS, Case, model_of, planner_of, start_of, task_of, transitions_of
 from benchmarks.worker import serve
 from guss.models.training import Data, FitSettings, fit_model
-from guss.planners.engine import Particles, evaluate, plan_one
+from guss.planners.engine import plan_one
+from guss.planners.rollouts import Particles, evaluate
 from guss.task import Task
 from guss.types import Model, Scores
 

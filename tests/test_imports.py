@@ -18,7 +18,7 @@ LAYERS = [
     {"usercode", "spaces", "fitting", "limits", "validation", "progress", "files"},
     {"types", "registry", "plugins", "checkpoint", "compilation"},
     {"keys"},
-    {"constraint", "grid", "method", "risk_measures"},
+    {"constraint", "grid", "method", "risk_measures", "surroundings"},
     {"task"},
     {"risk", "envs", "models"},
     {"planners"},

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from guss import risk
-from guss.planners.engine import Particles, roll_out
+from guss.planners.rollouts import Particles, roll_out
 
 PENALTY = 1000.0  # per unit of cost: these libraries have no second criterion
 

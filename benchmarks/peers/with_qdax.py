@@ -19,7 +19,7 @@ from benchmarks.cases import PLANS, model_of, planner_of, start_of, task_of
 from benchmarks.peers.scoring import fitness_and_descriptors
 from benchmarks.worker import serve
 from guss.planners import policy
-from guss.planners.engine import Particles
+from guss.planners.rollouts import Particles
 
 
 def planning(name: str, seeds: int) -> Callable[[], Any]:

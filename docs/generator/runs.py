@@ -14,6 +14,7 @@ from docs.generator.parts import ROOT, load, number, p_below, p_value, pair, par
 from guss.envs import make_task
 from guss.reports.escapes import markdown_table
 from guss.reports.paper import paper_figures, paper_methods
+from guss.reports.run_summary import summarise_run
 from guss.reports.style import label_of, label_of_env
 from guss.runs.description import bundled_method
 from guss.runs.store import read_lines
@@ -221,6 +222,28 @@ def policies() -> str:
     heads = ["environment", *heads_of(*ENVS)]
     command = "`guss run --env ENV --method METHOD --seeds SEEDS --out results/runs`"
     return "\n".join([*markdown_table(heads, cells, rule="---:"), "", f"Records: `results/runs/`, made by {command}."])
+
+
+@part("results-smooth")
+def smooth() -> str:
+    """Reward and jitter for prices and limits on the change of actions."""
+    cells = []
+    for path in (ROOT / "results/smooth").glob("*/config.json"):
+        config, found = load(str(path.relative_to(ROOT)))["config"], summarise_run(path.parent)
+        price, limit = config["smoothness"], config["max_change"]
+        measures = [pair(found[name]) for name in ("mar", "jitter", "unsafe_pct")]
+        key = (config["method"], limit is not None, price, -(limit or 0.0))
+        cells.append(
+            (key, [label_of(config["method"]), f"{price:g}", "–" if limit is None else f"{limit:g}", *measures])
+        )
+    heads = ["method", "price (`smoothness`)", "limit (`max_change`)", "MAR", "jitter", "p(unsafe) [%]"]
+    command = (
+        "`guss run --env safe-pendulum --method METHOD --model oracle --seed 1000 --seeds 6 --initial-episodes 0 "
+        "--episodes 8 --out runs/smooth`"
+    )
+    table = markdown_table(heads, [each for _, each in sorted(cells)], rule="---:")
+    note = f"Records: `results/smooth/`, made by {command} with `--smoothness PRICE` or `--max-change LIMIT`."
+    return "\n".join([*table, "", note])
 
 
 WARM = {"safe-pendulum-guss-1b2e4638"}

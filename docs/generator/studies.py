@@ -13,7 +13,7 @@ from docs.generator.parts import ROOT, load, number, p_value, pair, part
 from guss.reports.escapes import markdown_table
 from guss.reports.style import label_of, label_of_env
 from guss.runs.metrics import holm, welch_p
-from studies.guss_plus import ABLATION, METHODS, TASKS, VARIANTS, Case
+from studies.guss_plus import ALONE, DIVERSITY, METHODS, TASKS, TOY_BUDGETS, VARIANTS, Case, key_of
 
 
 def records(command: str, origin: dict[str, Any]) -> str:
@@ -324,30 +324,85 @@ def _measured(row: dict[str, Any]) -> list[str]:
     return [pair([reward.mean(), error], digits), number(float(np.mean(row["unsafe_pct"])), 3), goal]
 
 
-def _compared(cases: tuple[Case, ...], names: dict[str, str], what: str) -> str:
-    """A table of entries of results/guss-plus; `names`: the key of each row behind the task, and its label."""
-    stored, cells = load("results/guss-plus/summary.json"), []
-    for case in cases:
-        rows = {name: stored["entries"][f"{case.env} {case.budget} {name}"] for name in ("guss-plus", *names)}
+def _rows(case: Case) -> dict[str, Any]:
+    """Entries of a case in results/guss-plus, by the end of their names."""
+    start = f"{key_of(case)} "
+    entries = load("results/guss-plus/summary.json")["entries"]
+    return {name.removeprefix(start): row for name, row in entries.items() if name.startswith(start)}
+
+
+def _task_of(case: Case) -> str:
+    label = "Cooling plant" if "cooling" in case.env else label_of_env(case.env)
+    return f"{label}, {case.horizon} steps, {case.budget} plans"
+
+
+def _made_by_study() -> str:
+    return made(load("results/guss-plus/summary.json")["provenance"])
+
+
+def _compared(names: dict[str, str], first: tuple[str, str], what: str) -> str:
+    """A table of all tasks; `names`: the entries of each row and their labels; `first`: the row to compare with."""
+    cells = []
+    for case in TASKS:
+        rows = {name: row for name, row in _rows(case).items() if name in (first[0], *names)}
         known = [name for name in names if "reward" in rows[name]]
-        tests = holm([welch_p(rows["guss-plus"]["reward"], rows[name]["reward"]) for name in known])
+        tests = holm([welch_p(rows[first[0]]["reward"], rows[name]["reward"]) for name in known])
         p = dict(zip(known, tests, strict=True))
-        task = f"{label_of_env(case.env)}, {case.horizon} steps, {case.budget} plans"
-        for name, row in rows.items():
-            cells.append([task, names.get(name, "`guss-plus`"), *_measured(row), p_value(p.get(name))])
+        task = _task_of(case)
+        for name, label in ({first[0]: first[1]} | names).items():
+            cells.append([task, label, *_measured(rows[name]), p_value(p.get(name))])
             task = ""
     heads = ["task, horizon, budget", what, "mean reward", "unsafe steps [%]", "goal reached", "p"]
-    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", made(stored["provenance"])])
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", _made_by_study()])
 
 
 @part("guss-plus-results")
 def guss_plus_results() -> str:
     """guss-plus and the other safe planners."""
     names = {name: f"`{name}`" for name in METHODS if name != "guss-plus"}
-    return _compared(TASKS, names, "planner")
+    return _compared(names, ("guss-plus", "`guss-plus`"), "planner")
 
 
 @part("guss-plus-ablation")
 def guss_plus_ablation() -> str:
     """guss-plus with one change at a time."""
-    return _compared(ABLATION, {f"guss-plus: {name}": name for name in VARIANTS}, "change")
+    return _compared({f"guss-plus: {name}": name for name in VARIANTS}, ("guss-plus", "`guss-plus`"), "change")
+
+
+@part("guss-plus-alone")
+def guss_plus_alone() -> str:
+    """Each idea alone."""
+    first, *others = ALONE
+    return _compared({f"alone: {name}": name for name in others}, (f"alone: {first}", first), "idea")
+
+
+@part("guss-plus-diversity")
+def guss_plus_diversity() -> str:
+    """How much reward guss-plus loses without a hand-designed behaviour space."""
+    cells = []
+    for case in TASKS:
+        rows, task = _rows(case), _task_of(case)
+        grid, random = (float(np.mean(rows[name]["reward"])) for name in ("guss-plus", "random"))
+        for name in ("guss-plus", *(f"guss-plus: {each}" for each in DIVERSITY)):
+            lost = 100 * (grid - float(np.mean(rows[name]["reward"]))) / (grid - random)
+            label = name.removeprefix("guss-plus: ") if ":" in name else "grid, descriptor of the task"
+            loss = "–" if name == "guss-plus" else f"{number(lost, 1)} %"
+            cells.append([task, label, *_measured(rows[name]), loss])
+            task = ""
+    heads = ["task, horizon, budget", "diversity", "mean reward", "unsafe steps [%]", "goal reached", "lost"]
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", _made_by_study()])
+
+
+@part("guss-plus-toy-budgets")
+def guss_plus_toy_budgets() -> str:
+    """The smallest budget with which each planner solves the toy world."""
+    cells = []
+    for method in METHODS:
+        solved = [
+            "reward" in (row := _rows(case)[method]) and all(row["reached"]) and not any(row["unsafe_pct"])
+            for case in TOY_BUDGETS
+        ]
+        budgets = [case.budget for case, done in zip(TOY_BUDGETS, solved, strict=True) if done]
+        cells.append([f"`{method}`", str(budgets[0]) if budgets else "–", ", ".join(map(str, budgets)) or "–"])
+    heads = ["planner", "smallest budget", "all budgets"]
+    return "\n".join([*markdown_table(heads, cells, rule="---:"), "", _made_by_study()])

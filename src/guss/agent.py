@@ -35,6 +35,7 @@ from guss.methods.settings import AgentSettings
 from guss.models.evaluation import FitReport, check_fit
 from guss.models.unsafe_examples import Knowledge
 from guss.planners.engine import Diagnostics
+from guss.planners.smooth_memory import with_applied_action
 from guss.plugins import find_preset
 from guss.task import Task
 from guss.types import Trajectory, Transition
@@ -219,6 +220,7 @@ class Agent:
         where = f"episode {self.episode}, step {len(self._open.steps)}"
         move = self.inputs.transition(transition, where)
         self._open.add(move, use, terminated)
+        self._carry = with_applied_action(self._carry, move.action)
         stop = bool(hard_violations(self.task, np.asarray(move.cost)))
         over = end or terminated or stop or len(self._open.steps) >= self.task.episode_length
         if over:

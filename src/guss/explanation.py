@@ -20,7 +20,8 @@ from jaxtyping import Array, Float, Int, Key, PyTree, Shaped
 from guss import keys as streams
 from guss.envs.thresholds import find_thresholds
 from guss.errors import GussError
-from guss.planners.engine import Monitor, Particles, Plan, plan_one, predict_outcomes
+from guss.planners.engine import Monitor, Plan, plan_one
+from guss.planners.rollouts import Particles, predict_outcomes
 from guss.task import Task
 from guss.types import Outcomes, Planner, Rollout, Scores
 from guss.validation import finite

@@ -36,6 +36,8 @@ class Episode:
     mean_reward: float
     unsafe_pct: float
     """Share of steps with any soft constraint violated."""
+    jitter: float | None = None
+    """Mean change of the action from step to step, as a share of its range; None: not stored, or a single step."""
     hard_stop: bool = False
     """Whether it ended because a hard limit was violated."""
     seed: int | None = None

@@ -130,6 +130,15 @@ class ContinuousActions:
         low, high = self.bounds()
         return jnp.clip(0.5 * (low + high) + 0.5 * (high - low) * unit, low, high)
 
+    def change(self, before: Any, after: Any) -> Any:
+        """The difference of numbers [..., A] (JAX or NumPy), as a share of the width of their bounds: 0 to 1."""
+        return abs(after - before) / np.subtract(self.high, self.low).astype(after.dtype)
+
+    def limited(self, action: Float[Array, "A"], before: Float[Array, "A"], share: float) -> Float[Array, "A"]:
+        """The nearest action whose `change` from `before` is at most `share` in every number."""
+        low, high = self.bounds()
+        return jnp.clip(action, before - share * (high - low), before + share * (high - low))
+
     def encode(self, action: Float[Array, "A"]) -> Float[Array, "A"]:
         """The action as model input."""
         return action
@@ -229,6 +238,10 @@ class DiscreteActions:
         splits = [sum(self.num_values[: i + 1]) for i in range(len(self.num_values) - 1)]
         return self.from_indices(jnp.stack([jnp.argmax(part) for part in jnp.split(outputs, splits)]))
 
+    def change(self, before: Any, after: Any) -> Any:
+        """Which numbers [..., A] ([...] for scalar actions) differ: 1 if they do, else 0."""
+        return (after != before).astype(float)
+
     def encode(self, action: Int[Array, "..."]) -> Float[Array, "O"]:
         """The action as model input: ordered values scaled to [−1, 1], others one-hot."""
         indices = self.to_indices(action)
@@ -311,3 +324,21 @@ def _up(exact: np.ndarray) -> np.ndarray:
     normal = np.where(np.abs(exact) >= TINY, exact, np.where(exact > 0.0, TINY, 0.0))
     near = normal.astype(np.float32)
     return np.where(near < normal, np.nextafter(near, np.float32(np.inf)), near)
+
+
+def check_smooth(task: str, actions: Actions, smoothness: float, max_change: float | None) -> None:
+    """Raise unless these are a valid price and limit on the change of these actions."""
+    if not 0.0 <= smoothness < float("inf"):
+        raise GussError(f"task {task!r}: smoothness must be finite and at least 0, got {smoothness!r}")
+    if max_change is None:
+        return
+    if not 0.0 < max_change <= 1.0:
+        raise GussError(
+            f"task {task!r}: max_change must be more than 0 and at most 1, a share of the width of the action bounds, "
+            f"or None for no limit; got {max_change!r}"
+        )
+    if not isinstance(actions, ContinuousActions):
+        raise GussError(
+            f"task {task!r}: max_change needs continuous actions, got {actions}; smoothness, a price on changes, also "
+            f"applies to discrete actions"
+        )

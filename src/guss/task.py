@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -23,38 +22,10 @@ from guss.errors import GussError, UnknownNameError
 from guss.grid import Grid as Grid
 from guss.grid import Vector, learned_grid
 from guss.risk_measures import RiskMeasure
+from guss.spaces import check_smooth
+from guss.surroundings import Surroundings as Surroundings
 from guss.types import Actions, Interface, Observations, Outcomes, Rollout
 from guss.validation import convert
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """Static objects around a robot that moves in the plane, and how its sensors measure them.
-
-    The model learns the robot's own state (speeds, heading, forces); the future observations of static objects are
-    computed by geometry. `own`, `motion`, `places` and `sight` are described below. The functions are written in JAX
-    and take single observations, not batches.
-
-    Example:
-        >>> around = guss.Surroundings(
-        ...     own=(0,),
-        ...     motion=lambda own, next_own: jnp.array([next_own[0], 0.0, 0.0]),
-        ...     places=lambda obs: obs[1:].reshape(1, 2),
-        ...     sight=lambda own, places: jnp.concatenate([own, places.ravel()]),
-        ... )
-        >>> around.places(jnp.array([0.5, 3.0, 4.0])).tolist()
-        [[3.0, 4.0]]
-    """
-
-    own: tuple[int, ...]
-    """Dimensions of the observation that measure the robot itself."""
-    motion: Callable[[Array, Array], Array]
-    """motion(own, next_own) -> (dx, dy, turn): the robot's motion in one step, in its frame before the step."""
-    places: Callable[[Array], Array]
-    """places(obs) -> [K, 2 or more]: objects in the robot's frame (x, y), and features that distinguish them."""
-    sight: Callable[[Array, Array], Array]
-    """sight(own, places) -> the whole observation."""
-
 
 LEARNABLE = ("reward", "cost", "behaviour")
 END = "end of an episode"
@@ -70,7 +41,8 @@ class Task(eqx.Module):
     `step(obs, action, key)` returns the true next observation and `reset(key)` an initial one; both are optional and
     only needed to plan with a perfect model or to run compiled episodes. All functions may have parameters
     (`with_params`). `episode_length`: T, the maximum number of steps of an episode. `fallback`, `policy_inputs`,
-    `surroundings`, `learns_end`, `unknown_unsafe`, `measured`, `risk` and `disagreement` are described below.
+    `surroundings`, `learns_end`, `unknown_unsafe`, `smoothness`, `max_change`, `measured`, `risk` and `disagreement`
+    are described below.
 
     Raises GussError if JAX cannot trace a function, a function returns the wrong shape, or arguments are inconsistent.
 
@@ -111,6 +83,12 @@ class Task(eqx.Module):
     episodes); simulated episodes never end early."""
     unknown_unsafe: bool = eqx.field(static=True)
     """Whether a predicted state far from all training data violates every constraint."""
+    smoothness: float = eqx.field(static=True)
+    """Price on the change of actions in a plan: its reward is lower by this number times the change from step to step,
+    a share of the width of the bounds (discrete actions: 1 or 0), mean over dimensions, summed over steps."""
+    max_change: float | None = eqx.field(static=True)
+    """Limit on this change in every dimension; None: no limit. Both include the change from the last applied action of
+    the episode to the first action of the plan."""
     measured: tuple[Constraint, ...]
     """Further costs that are only recorded, such as those of another definition of safety: plans do not use them."""
     risk: str | None = eqx.field(static=True)
@@ -140,6 +118,8 @@ class Task(eqx.Module):
         measured: Sequence[Constraint] = (),
         risk: str | None = None,
         disagreement: float | None = None,
+        smoothness: float = 0.0,
+        max_change: float | None = None,
     ) -> None:
         self.name = name
         text = convert(risk, str | None, f"task {name!r}: risk")
@@ -148,6 +128,7 @@ class Task(eqx.Module):
         self.measured = tuple(measured)
         self.learns_end = learns_end
         self.unknown_unsafe = unknown_unsafe
+        self.smoothness, self.max_change = smoothness, max_change
         self.observations = observations
         self.actions = actions
         self.reward = None if reward is None else as_function(reward)
@@ -205,6 +186,7 @@ class Task(eqx.Module):
         if self.policy_inputs is not None and any(x.shape != (self.observations.size,) for x in self.policy_inputs):
             shapes = [x.shape for x in self.policy_inputs]
             raise GussError(f"task {self.name!r}: policy_inputs need shape ({self.observations.size},), got {shapes}")
+        check_smooth(self.name, self.actions, self.smoothness, self.max_change)
         self._check_functions()
 
     def _check_functions(self) -> None:
@@ -273,6 +255,11 @@ class Task(eqx.Module):
                 f"{where} must return {expected}, got {came}. It is called with one observation of shape "
                 f"({self.observations.size},), not with a batch; index it as next_obs[0], or reduce with jnp.any."
             )
+
+    @property
+    def smooth(self) -> bool:
+        """Whether plans depend on the action before them: the change of actions has a price or a limit."""
+        return self.smoothness > 0.0 or self.max_change is not None
 
     @property
     def soft(self) -> tuple[bool, ...]:

@@ -18,7 +18,7 @@ from guss.models.egocentric import Egocentric, moved
 from guss.models.factory import ModelSettings, fit_all, fit_programs, make_model
 from guss.models.training import Data, FitSettings
 from guss.planners import make_planner
-from guss.planners.engine import Particles, roll_out
+from guss.planners.rollouts import Particles, roll_out
 from guss.task import Grid, Surroundings, Task
 from guss.types import ContinuousActions, Observations, Transition
 

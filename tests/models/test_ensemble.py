@@ -11,7 +11,8 @@ from guss.models.mdn import DARMDN, DMDN
 from guss.models.settings import ModelSettings
 from guss.models.training import FitSettings, fit_model
 from guss.planners import make_planner
-from guss.planners.engine import Particles, plan, roll_out
+from guss.planners.engine import plan
+from guss.planners.rollouts import Particles, roll_out
 from guss.validation import build
 
 TASK = make_task(ACTIONS["continuous"])

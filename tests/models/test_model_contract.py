@@ -20,7 +20,8 @@ from guss.models.factory import ModelSettings, fit_all, fit_programs, make_model
 from guss.models.settings import model_class, settings_for
 from guss.models.training import FitSettings
 from guss.planners import make_planner
-from guss.planners.engine import Particles, plan, roll_out
+from guss.planners.engine import plan
+from guss.planners.rollouts import Particles, roll_out
 from guss.plugins import load_module
 from guss.validation import build
 

@@ -14,7 +14,8 @@ from guss.models.factory import ModelSettings, fit_all, fit_programs, make_model
 from guss.models.outcomes import Behaviour, ModelWithOutcomes, num_outcomes, outcome_targets
 from guss.models.training import Data, FitSettings
 from guss.planners import make_planner
-from guss.planners.engine import Particles, plan, predict_outcomes, roll_out
+from guss.planners.engine import plan
+from guss.planners.rollouts import Particles, predict_outcomes, roll_out
 from guss.task import Grid, Task
 from guss.types import ContinuousActions, Observations, Rollout
 

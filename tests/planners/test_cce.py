@@ -12,7 +12,8 @@ from guss.errors import GussError
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
 from guss.planners.distributions import ranking
-from guss.planners.engine import Particles, plan, roll_out, score
+from guss.planners.engine import plan
+from guss.planners.rollouts import Particles, roll_out, score
 
 pytestmark = pytest.mark.xdist_group("cce")
 TASK = make_task(ACTIONS["continuous"])

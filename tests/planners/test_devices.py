@@ -10,7 +10,8 @@ import guss
 from guss.envs import make_task
 from guss.models.factory import ModelSettings, make_model
 from guss.models.oracle import Oracle
-from guss.planners.engine import Particles, evaluate, plan
+from guss.planners.engine import plan
+from guss.planners.rollouts import Particles, evaluate
 
 assert jax.device_count() == 4
 mesh = jax.make_mesh((4,), ("plans",))

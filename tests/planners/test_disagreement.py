@@ -17,7 +17,8 @@ from guss.errors import GussError, GussWarning
 from guss.methods.settings import AgentSettings
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
-from guss.planners.engine import Particles, disagreeing, plan, predict_outcomes, roll_out
+from guss.planners.engine import plan
+from guss.planners.rollouts import Particles, disagreeing, predict_outcomes, roll_out
 from guss.types import Model, Rollout, Transition
 
 KEY = jax.random.key(0)

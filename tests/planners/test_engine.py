@@ -7,7 +7,8 @@ from helpers.problems import ACTIONS, make_task
 from guss.errors import GussError
 from guss.models.oracle import Oracle
 from guss.planners import make_planner
-from guss.planners.engine import Monitor, Particles, plan, plan_within, roll_out, score
+from guss.planners.engine import Monitor, plan, plan_within
+from guss.planners.rollouts import Particles, roll_out, score
 from guss.planners.rs import RandomShooting
 from guss.runs.compile_clock import CompileClock
 from guss.types import Model

@@ -109,6 +109,9 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
         table.add_row(Text(f"  {cost}"), *cells, Text(f"{about} [%], all episodes"))
     about = "unsafe steps [%], first 15 % of the episodes"
     table.add_row("unsafe_trans_pct", *_intervals(summaries, "unsafe_trans_pct"), about)
+    if any("jitter" in summary for summary in summaries):
+        about = "change of the action per step, share of its range, episodes of mar"
+        table.add_row("jitter", *_intervals(summaries, "jitter"), about)
     console.print(table)
     if first["seeds"] > 1:
         console.print("[dim]± is the 90 % interval over seeds; measures include the initial random episodes.[/]")

@@ -42,6 +42,8 @@ def _columns_of(rows: list[dict[str, Any]]) -> list[tuple[str, list[Text]]]:
         head = "\n".join(textwrap.wrap(f"{one_line(cost)} %", HEAD_WIDTH))
         pairs = [row.get("unsafe_pct_by_cost", {}).get(cost, (None, None)) for row in rows]
         columns.append((head, [Text(interval_text(*pair)) for pair in pairs]))
+    if any("jitter" in row for row in rows):
+        columns.append(("jitter", [Text(interval_text(*row.get("jitter", (None, None)))) for row in rows]))
     return columns
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from guss.constraint import Constraint
 from guss.progress import EpisodeSummary
 from guss.task import Task
-from guss.types import Trajectory
+from guss.types import Actions, Trajectory
 
 
 def unsafe_steps(task: Task, cost: Any) -> np.ndarray:
@@ -32,6 +32,8 @@ class EpisodeMetrics(NamedTuple):
     """Share of steps that violate each constraint, and those of the Task's measured costs."""
     costs: dict[str, float]
     """Sum of each constraint's cost."""
+    jitter: float | None
+    """Mean change of the action from step to step (`action_jitter`)."""
     terminated: bool
     """The system ended it."""
     hard_stop: bool
@@ -65,9 +67,20 @@ def _metrics(task: Task, trajectory: Trajectory, seed: int, episode: int) -> Epi
         unsafe_pct_by_cost={name: 100.0 * float((cost[:, k] > 0).mean()) for k, name in enumerate(names)}
         | {c.name: 100.0 * float((np.asarray(_costs(c, *columns)) > 0).mean()) for c in task.measured},
         costs={name: float(cost[:, k].sum()) for k, name in enumerate(names)},
+        jitter=action_jitter(task.actions, columns[1]),
         terminated=bool(trajectory.terminated[at].any()),
         hard_stop=bool(trajectory.stopped[at].any()),
     )
+
+
+def action_jitter(actions: Actions, taken: np.ndarray) -> float | None:
+    """Mean change from one action to the next, over steps and dimensions, of the actions [T, …] of an episode.
+
+    The change of a number is a share of the width of its bounds; that of a discrete action is 1 or 0. None if there
+    are fewer than two actions.
+    """
+    exact = taken.astype(np.float64)
+    return float(np.mean(actions.change(exact[:-1], exact[1:]))) if len(exact) > 1 else None
 
 
 @jax.jit

@@ -24,6 +24,7 @@ from guss.models.settings import CommonSettings, ModelSettings
 from guss.models.training import Data, FitSettings, append, check_buffer, empty_data, split_rows
 from guss.models.unsafe_examples import Examples, learned_examples
 from guss.planners.engine import Diagnostics, Monitor, Plan, plan_one
+from guss.planners.smooth_memory import first_memory
 from guss.task import Task
 from guss.types import Model, Planner, Trajectory
 
@@ -64,7 +65,7 @@ class PlanNotes(NamedTuple):
 
 
 class Planning(Method):
-    """Plans in a model (Alg. 1). The carry is the planner's memory; the model is that of the state, or a fixed one."""
+    """Plans in a model (Alg. 1). The carry is `Plan.memory`; the model is that of the state, or a fixed one."""
 
     planner: Planner
     fixed: Model | None = None
@@ -87,8 +88,8 @@ class Planning(Method):
         return state.models if self.fixed is None else ()
 
     def begin(self, state: PyTree, key: PRNGKeyArray) -> PyTree:
-        """The planner's memory before the first plan."""
-        return self.planner.first_memory()
+        """The memory before the first plan of an episode."""
+        return first_memory(self.planner, self.task)
 
     def plan_inputs(self, state: PyTree) -> tuple[Planner, Model, Task]:
         """Planner, model and task for `engine.plan_one`, for one seed; `state` as `acting` returns it.

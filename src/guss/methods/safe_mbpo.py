@@ -35,7 +35,7 @@ from guss.models.factory import ModelSettings, fit_all, fit_programs, make_model
 from guss.models.layers import encoded
 from guss.models.settings import CommonSettings
 from guss.models.training import Data, FitSettings
-from guss.planners.engine import Particles
+from guss.planners.rollouts import Particles
 from guss.types import Model, Rollout, Trajectory, setting
 
 

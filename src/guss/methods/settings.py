@@ -33,8 +33,8 @@ MOST_FIRST_STEPS = 200
 """Random steps at the start that are enough by default."""
 
 
-SCORING = ("unknown_unsafe", "risk", "disagreement")
-"""Settings that are fields of the task that scores plans; None or False: as the Task defines it."""
+SCORING = ("unknown_unsafe", "risk", "disagreement", "smoothness", "max_change")
+"""Settings that are fields of the task that scores plans; None, False or 0: as the Task defines it."""
 NESTED = ("method_settings", "model_settings", "fit")
 """Fields that hold a dataclass of settings."""
 
@@ -92,6 +92,12 @@ class AgentSettings:
     planning_margin: float | dict[str, float] = 0.0
     """Plan with limits that are stricter by this much, in the unit of the constraint; steps are scored with the
     original limits. One number for all constraints, or a dict of names and numbers."""
+    smoothness: float = 0.0
+    """Price on the change of actions in plans, subtracted from the predicted reward: that of a change from one bound to
+    the other, or to another discrete action; smaller changes cost proportionally less."""
+    max_change: float | None = None
+    """Limit on the change of continuous actions: a planned action differs from the previous one by at most this share
+    of the width of its bounds (more than 0, at most 1). None: no limit."""
     learned: tuple[str, ...] = ()
     """Outcomes to learn although the Task defines them: reward, cost, behaviour."""
     hard: tuple[str, ...] = ()
@@ -119,6 +125,7 @@ class AgentSettings:
         object.__setattr__(self, "model_settings", model_settings)
         check_ranges(self, "settings", horizon="[1, inf)", budget="[1, inf)", planning_margin="[0, inf)")
         check_ranges(self, "settings", initial_episodes="[0, inf)", initial_steps="[0, inf)")
+        check_ranges(self, "settings", smoothness="[0, inf)", max_change="(0, 1]")
         check_plan_size(self.horizon, self.budget, model_settings.num_particles)
         if self.planning_margin == {}:
             raise GussError("settings.planning_margin must be a number, or numbers by constraint name; got {}")
@@ -186,7 +193,7 @@ class AgentSettings:
         elif self.plans and task.learns_end:  # the model learns nothing
             task = task.replace(learns_end=False)
         scoring = {name: getattr(self, name) for name in SCORING if name not in self.unused}
-        changed = {name: value for name, value in scoring.items() if value not in (None, False)}
+        changed = {name: value for name, value in scoring.items() if value}
         planned = task.forget(self.learned).with_margin(self.planning_margin)
         return task, planned.replace(**changed) if changed else planned
 

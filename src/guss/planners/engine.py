@@ -12,167 +12,31 @@ from __future__ import annotations
 import itertools
 import time
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from guss import risk
 from guss.errors import GussError
+from guss.planners import smooth_memory
 from guss.planners.plans import Diagnostics as Diagnostics
 from guss.planners.plans import Monitor as Monitor
 from guss.planners.plans import Plan as Plan
 from guss.planners.plans import Search, Tally
+from guss.planners.rollouts import Particles, evaluate, predict_outcomes, roll_out, score, unfamiliar
+from guss.planners.smooth_memory import RateLimit
 from guss.task import Task
-from guss.types import Model, Outcomes, Planner, Rollout, Scores
-
-# ------------------------------------------------------------------------------------------------ roll out and score
-
-
-class Particles(eqx.Module):
-    """A model in its layout for planning (see `Model.prepare`)."""
-
-    model: Model
-    axis: Literal[0] | None = eqx.field(static=True)
-    """The axis of the particles in the model's arrays; None if all particles share the arrays."""
-    count: int = eqx.field(static=True)
-    """P: the number of particles, of all members of an ensemble together."""
-    scale: Float[Array, "D"] | None
-    """Standard deviation of the training data; None if the model has none."""
-
-    @classmethod
-    def of(cls, model: Model) -> Particles:
-        """Prepare a model. Call this once per plan, outside its loops, which would repeat it in every pass."""
-        inputs = model.policy_inputs()
-        return cls(*model.prepare(), model.num_particles, None if inputs is None else inputs[1])
-
-    @property
-    def numbers(self) -> Int[Array, "P"]:
-        """The index that `Model.predict` receives for each particle: 0 … P − 1; within its member if axis is 0."""
-        return jnp.arange(self.count, dtype=jnp.int32) // (self.count // self.model.num_particles)
-
-
-def roll_out(
-    planner: Planner, particles: Particles, obs: Float[Array, "D"], key: PRNGKeyArray, candidates: PyTree
-) -> Rollout:
-    """ROLLOUT of Alg. 4 for N candidates: H steps for each of the model's P particles, [N, P, H, …].
-
-    The keys do not depend on the candidate: all plans of a search share their noise (common random numbers).
-    """
-
-    def particle(model: Model, index: Int[Array, ""], key: PRNGKeyArray) -> Rollout:
-        def step(
-            now: tuple[PyTree, Array], coming: tuple[Array, PRNGKeyArray]
-        ) -> tuple[tuple[PyTree, Array], tuple[Array, Array]]:
-            (states, obs), (t, key_step) = now, coming
-            actions = jax.vmap(planner.act, (0, 0, None))(candidates, obs, t)
-            states = jax.vmap(model.predict, (0, 0, None, None))(obs if plain else states, actions, key_step, index)
-            next_obs = jax.vmap(model.decode)(states)
-            return (None if plain else states, next_obs), (actions, next_obs)
-
-        num = jax.tree.leaves(candidates)[0].shape[0]
-        everyone = lambda x: jnp.broadcast_to(x[None], (num, *x.shape))  # noqa: E731
-        start = everyone(obs)
-        plain = model.plain_state  # the observation is the whole state
-        states = None if plain else jax.tree.map(everyone, model.encode(obs))
-        steps = (jnp.arange(planner.horizon, dtype=jnp.int32), jax.random.split(key, planner.horizon))
-        _, (actions, next_obs) = jax.lax.scan(step, (states, start), steps)
-        return Rollout(jnp.concatenate([start[None], next_obs[:-1]]), actions, next_obs)  # [H, N, …]
-
-    keys = jax.random.split(key, particles.count)
-    rollouts = jax.vmap(particle, (particles.axis, 0, 0))(particles.model, particles.numbers, keys)  # [P, H, N, …]
-    return jax.tree.map(lambda x: jnp.moveaxis(x, 2, 0), rollouts)
-
-
-def predict_outcomes(particles: Particles, task: Task, rollout: Rollout) -> Outcomes:
-    """Reward and cost of every particle's trajectory [P, H, …], and the mean of their descriptors, [B]."""
-    each = jax.vmap(lambda model, one: model.outcomes(task, one), (particles.axis, 0))(particles.model, rollout)
-    if task.unknown_unsafe:
-        if (far := unfamiliar(particles, rollout)) is None:
-            name = type(particles.model).__name__
-            raise GussError(f"unknown_unsafe needs a model with a method `unfamiliar`, which {name} does not define")
-        each = each._replace(cost=jnp.maximum(each.cost, far[..., None]))
-    if task.disagreement is not None:
-        apart = disagreeing(particles, task.disagreement, rollout)
-        each = each._replace(cost=jnp.maximum(each.cost, apart[None, :, None]))
-    return each._replace(descriptor=jnp.mean(each.descriptor, axis=0))
-
-
-def unfamiliar(particles: Particles, rollout: Rollout) -> Float[Array, "P H"] | None:
-    """Which predicted states are far from the training data; None if the model does not define it."""
-    each: Any = jax.vmap(lambda model, obs: jax.vmap(model.unfamiliar)(obs), (particles.axis, 0))
-    return each(particles.model, rollout.next_obs)
-
-
-def disagreeing(particles: Particles, threshold: float, rollout: Rollout) -> Float[Array, "H"]:
-    """At which steps the particles' predictions differ by more than `threshold` standard deviations of the data."""
-    name = type(particles.model).__name__
-    if particles.count < 2:
-        raise GussError(
-            f"disagreement={threshold:g} compares predictions of several ensemble members, but the model {name} "
-            f"predicts a plan once: use an ensemble, such as ensemble=5 (--model.ensemble 5)"
-        )
-    if particles.scale is None:
-        raise GussError(
-            f"disagreement={threshold:g} is measured in standard deviations of the training data, and the model {name} "
-            f"has none: define its `policy_inputs`"
-        )
-    apart = jnp.std(rollout.next_obs, axis=0) > threshold * particles.scale[None]
-    return jnp.any(apart, axis=1).astype(jnp.float32)
-
-
-def score(planner: Planner, particles: Particles, task: Task, rollout: Rollout) -> Scores:
-    """Reward, cost and cell of one plan, from its predicted trajectories [P, H, …]."""
-    rewards, costs, descriptor = predict_outcomes(particles, task, rollout)
-    reward = jnp.mean(jnp.sum(rewards, axis=1))
-    finite = jnp.isfinite(reward)
-    for part in (rollout.next_obs, costs, descriptor):
-        finite &= jnp.all(jnp.isfinite(part))
-    hard, cost = risk.plan_cost(task, costs, planner.over_particles)
-    cell, outside = task.grid.cell(descriptor)
-    return risk.make_scores(hard, cost, reward, cell, finite, outside, planner.describe(rollout, descriptor))
-
-
-def evaluate(
-    planner: Planner,
-    particles: Particles,
-    task: Task,
-    obs: Float[Array, "D"],
-    key: PRNGKeyArray,
-    candidates: PyTree,
-    mesh: Mesh | None = None,
-) -> tuple[Rollout, Scores]:
-    """Roll out and score N candidates; each device of the mesh takes an equal part of them."""
-
-    def part(particles: Particles, task: Task, obs: Array, key: PRNGKeyArray, candidates: PyTree) -> Any:
-        rollouts = roll_out(planner, particles, obs, key, candidates)
-        return rollouts, jax.vmap(partial(score, planner, particles, task))(rollouts)
-
-    if mesh is None:
-        return part(particles, task, obs, key, candidates)
-    mesh = Mesh(mesh.devices, mesh.axis_names)  # replaces the axis types of the given mesh by the defaults
-    num = jax.tree.leaves(candidates)[0].shape[0]
-    extra = -num % mesh.size  # repeat the last candidate so that all parts are equal; removed below
-    fill = lambda x: jnp.concatenate([x, jnp.broadcast_to(x[-1:], (extra, *x.shape[1:]))])  # noqa: E731
-    shared, split = PartitionSpec(), PartitionSpec(mesh.axis_names)
-    # Only rollouts are sharded. The search is small and replicated on every device; without these constraints before
-    # and after the rollouts, the compiler would shard it too, including its random numbers.
-    everywhere = lambda tree: jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, shared))  # noqa: E731
-    spread = jax.shard_map(part, mesh=mesh, in_specs=(shared,) * 4 + (split,), out_specs=split, check_vma=False)
-    outcome = spread(particles, task, obs, key, jax.tree.map(fill, everywhere(candidates)))
-    return jax.tree.map(lambda x: x[:num], everywhere(outcome))
-
-
-# ------------------------------------------------------------------------------------------------------- the loop
+from guss.types import Model, Planner, Scores
 
 
 def _begin(planner: Planner, monitor: Monitor, obs: Float[Array, "D"], key: PRNGKeyArray, memory: PyTree) -> Search:
     keys = jax.random.split(key, 2 + len(planner.schedule(planner.budget)))
     zero = jnp.zeros((), jnp.int32)
+    memory, last = smooth_memory.split_memory(memory)
     return Search(
         obs=obs,
         state=planner.init(keys[0], obs, memory),
@@ -181,6 +45,7 @@ def _begin(planner: Planner, monitor: Monitor, obs: Float[Array, "D"], key: PRNG
         aux=monitor.init(),
         keys=keys[2:],
         key_model=keys[1],
+        last=last,
     )
 
 
@@ -196,7 +61,7 @@ def _generation(
 ) -> Search:
     """One pass of the loop of Alg. 4, lines 9–15 (or 4–8 for the first): ask, roll out, score, tell."""
     candidates = planner.ask(search.state, draws, num)
-    rollouts, scores = evaluate(planner, particles, task, search.obs, search.key_model, candidates, mesh)
+    rollouts, scores = evaluate(planner, particles, task, search.obs, search.key_model, candidates, mesh, search.last)
     count = lambda mask: jnp.sum(mask, dtype=jnp.int32)  # noqa: E731
     new: tuple[Any, ...] = (num, count(scores.safe), count(~scores.finite), count(scores.outside))
     return search._replace(
@@ -235,14 +100,14 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
     The chosen candidate is rolled out once more for its trajectory (together with the reserve, if there is one); the
     compiler removes this if the scores are known and the trajectory is not used.
     """
-    particles = Particles.of(model)
+    particles, limit = Particles.of(model), RateLimit.of(task, search.last)
     best, reserve, known = planner.best(search.state), planner.reserve(search.state), planner.best_scores(search.state)
     finalists = jax.tree.map(lambda *x: jnp.stack(x), *([best] if reserve is None else [best, reserve]))
-    trajectories = roll_out(planner, particles, search.obs, search.key_model, finalists)
+    trajectories = roll_out(planner, particles, search.obs, search.key_model, finalists, limit)
     if reserve is None and known is not None:
         chosen, chosen_scores, trajectory = best, known, jax.tree.map(lambda x: x[0], trajectories)
     else:
-        scores = jax.vmap(partial(score, planner, particles, task))(trajectories)
+        scores = jax.vmap(partial(score, planner, particles, task, last=search.last))(trajectories)
         row = _pick(planner, scores)
         chosen, chosen_scores, trajectory = jax.tree.map(lambda x: x[row], (finalists, scores, trajectories))
     if planner.objective == "nothing":
@@ -253,8 +118,11 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
     total = jnp.maximum(search.tally.evaluated, 1).astype(jnp.float32)
     share = lambda part: part.astype(jnp.float32) / total  # noqa: E731
     far = unfamiliar(particles, trajectory)
+    action = jnp.where(fallback, task.fallback, action)
+    if limit is not None:
+        action = limit.apply(action[None], limit.before(1))[0]
     return Plan(
-        action=jnp.where(fallback, task.fallback, action),
+        action=action,
         diagnostics=Diagnostics(
             evaluated=search.tally.evaluated,
             safe_share=share(search.tally.safe),
@@ -269,7 +137,7 @@ def _conclude(planner: Planner, model: Model, task: Task, search: Search) -> Pla
         ),
         trajectory=trajectory,
         behaviour=predict_outcomes(particles, task, trajectory).descriptor,
-        memory=planner.memory(search.state),
+        memory=smooth_memory.next_memory(task, planner.memory(search.state), action),
         aux=search.aux,
     )
 
@@ -295,7 +163,8 @@ def plan_one(
 ) -> Plan:
     """PLAN(p̂, s_t, H, M) of Alg. 1, not compiled: call it inside a function that is compiled."""
     monitor = Monitor() if monitor is None else monitor
-    search = _begin(planner, monitor, obs, key, planner.first_memory() if memory is None else memory)
+    memory = smooth_memory.first_memory(planner, task) if memory is None else memory
+    search = _begin(planner, monitor, obs, key, memory)
     search = _advance(planner, model, task, monitor, search, planner.schedule(planner.budget), mesh)
     return _conclude(planner, model, task, search)
 
@@ -329,15 +198,18 @@ def plan(
     memory: PyTree | None = None,
     monitor: Monitor | None = None,
     mesh: Mesh | None = None,
+    last_action: Any = None,
 ) -> Plan:
     """One plan from one observation, as one compiled program.
 
     `planner`: searches for a plan. `model`: predicts it. `task`: scores it. `obs` [D]: the current observation. `key`:
     a JAX random key. `memory`: `Plan.memory` of the episode's last plan; None for the first plan. `monitor`: collects
     data about the search. With a `mesh` (`jax.make_mesh((jax.device_count(),), ("plans",))`), the candidates of every
-    generation are divided among its devices; the plan is the same up to rounding.
+    generation are divided among its devices; the plan is the same up to rounding. `last_action`: the action that was
+    applied before, if it is not that of the plan with this `memory`; only used with `task.smoothness` or
+    `task.max_change`.
 
-    Returns a Plan. Raises GussError if `obs` has the wrong shape or is not finite.
+    Returns a Plan. Raises GussError if `obs` or `last_action` has the wrong shape or is not valid.
 
     Example:
         >>> task = guss.make_task("safe-toy")
@@ -346,6 +218,7 @@ def plan(
         >>> plan.action.shape, bool(plan.diagnostics.fallback)
         ((2,), False)
     """
+    memory = smooth_memory.with_last_action(planner, task, memory, last_action)
     return _plan(planner, model, task, check_obs(task, obs), key, memory, monitor, mesh)
 
 
@@ -359,12 +232,14 @@ def plan_within(
     chunk: int = 8,
     memory: PyTree | None = None,
     monitor: Monitor | None = None,
+    last_action: Any = None,
 ) -> Plan:
     """The best plan found before the deadline: chunks of `chunk` generations until `seconds` have passed.
 
     The first chunk always runs. If all generations run, the plan equals that of `plan`. The first call compiles the
-    chunks, so call it once before timing matters. `planner`, `model`, `task`, `obs`, `key`, `memory`, `monitor` and the
-    result are the same as for `plan`. Raises GussError like `plan`, and if `chunk` < 1 or `seconds` is negative.
+    chunks, so call it once before timing matters. `planner`, `model`, `task`, `obs`, `key`, `memory`, `monitor`,
+    `last_action` and the result are as for `plan`. Raises GussError like `plan`, and if `chunk` < 1 or `seconds` is
+    negative.
 
     Example:
         >>> task = guss.make_task("safe-toy")
@@ -379,7 +254,8 @@ def plan_within(
         )
     deadline = time.monotonic() + seconds
     monitor = Monitor() if monitor is None else monitor
-    memory = planner.first_memory() if memory is None else memory
+    memory = smooth_memory.with_last_action(planner, task, memory, last_action)
+    memory = smooth_memory.first_memory(planner, task) if memory is None else memory
     search = begin(planner, monitor, check_obs(task, obs), key, memory)
     sizes = planner.schedule(planner.budget)
     for start in range(0, len(sizes), chunk):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
+from guss.planners.smooth_memory import LastAction
 from guss.types import Rollout, Scores
 
 
@@ -56,6 +57,8 @@ class Search(NamedTuple):
     aux: PyTree
     keys: Key[Array, "generations"]
     key_model: PRNGKeyArray
+    last: LastAction | None
+    """The action before the plan, if it matters."""
 
 
 class Diagnostics(NamedTuple):
@@ -90,7 +93,8 @@ class Plan(NamedTuple):
     """The next action, diagnostics of the plan, and its predicted trajectory.
 
     `action` [A]; `diagnostics`; `trajectory`, the predicted `Rollout` [P, H, …]; `behaviour`, its descriptor [B];
-    `memory`, for the next plan of the episode; `aux`, what the monitor returned.
+    `memory`, for the next plan of the episode, which includes the action if the task has a `smoothness` or a
+    `max_change`; `aux`, what the monitor returned.
 
     Example:
         >>> task = guss.make_task("safe-toy")

@@ -116,7 +116,8 @@ def _row(row: Row) -> dict[str, Any]:
         "seeds": len(row.seeds),
         "episodes": row.done,
         "planned": row.config["episodes"],
-        **{name: getattr(row, name) for name in ("rank", "measures", "plan_ms", "evaluations", "by_cost", "measured")},
+        **{name: getattr(row, name) for name in ("rank", "measures", "plan_ms", "evaluations")},
+        **{name: getattr(row, name) for name in ("by_cost", "measured", "jitter")},
     }
 
 

@@ -127,6 +127,7 @@ def to_markdown(report: Report) -> str:
         f"; p({name}): percentage of steps with the cost {name}, which plans do not use, a dash if it was not recorded"
         for name in map(markdown, names)
     ]
+    jitter = "jitter: mean change of the action from step to step, as a share of its range, in the episodes of MAR. "
     lines = [
         f"# Results in {markdown_code(report.name)}",
         "",
@@ -134,10 +135,10 @@ def to_markdown(report: Report) -> str:
         f"Mean ± half-width of the 90 % interval over seeds{beside}"
         "; bold: the best safe method by each measure. MAR: mean reward of the second "
         "half of the episodes; MRCP: thousands of real steps until an episode first reaches the threshold; "
-        f"p(unsafe): percentage of unsafe steps, transient: in the first 15 % of the episodes{''.join(measured)}. "
-        "Pareto rank: by MAR and p(unsafe); 1: not dominated. ms per step: planning and acting for one "
-        "seed on one core in the fastest episode, without compilation; predictions: transitions that the model "
-        "predicts per step.",
+        f"p(unsafe): percentage of unsafe steps, transient: in the first 15 % of the episodes{''.join(measured)}"
+        f"{'; ' + jitter if any(map(table.has_jitter, shown)) else '. '}Pareto rank: by MAR and "
+        "p(unsafe); 1: not dominated. ms per step: planning and acting for one seed on one core in the fastest "
+        "episode, without compilation; predictions: transitions that the model predicts per step.",
     ]
     if len(report.tables) > 1:
         lines += ["", *table.overview(report.tables)]

@@ -11,7 +11,7 @@ from typing import Any
 from guss.errors import GussError
 from guss.reports.inventory import Record, read_record, run_folders
 from guss.reports.labels import compared_settings, flat_values
-from guss.reports.run_summary import MEASURES, by_cost, per_seed
+from guss.reports.run_summary import by_cost, per_seed
 from guss.runs.metrics import interval
 from guss.runs.rows import Row
 from guss.usercode import no_user_code
@@ -32,12 +32,12 @@ class Results:
             (number of seeds with episodes), `episodes` (number that all seeds have), `measure` (`mean_reward` or
             `return`: the measure of `mar` and of the threshold of `mrcp_ksteps`); means over seeds: `mar`,
             `mrcp_ksteps` (over the seeds that reach the threshold, None if there is none), `unsafe_pct`,
-            `unsafe_trans_pct`, and `unsafe_pct.<name>` for each constraint, if there are several, and each measured
-            cost; then its settings, named as their flags: `horizon`, `method.num_new`, `fit.loss`. Settings that are
-            lists are strings, such as `[50, 50]`.
+            `unsafe_trans_pct`, `jitter` if it is stored, and `unsafe_pct.<name>` for each constraint, if there are
+            several, and each measured cost; then its settings, named as their flags: `horizon`, `method.num_new`,
+            `fit.loss`. Settings that are lists are strings, such as `[50, 50]`.
         episodes: one row for each run, seed and episode: `run`, `env`, `method`, then the fields of its line in
             `episodes.jsonl`: `seed`, `episode`, `phase`, `steps`, `total_steps`, `return`, `mean_reward`,
-            `unsafe_steps`, `unsafe_pct`, `status`; shares and costs by constraint are `unsafe_pct.<name>` and
+            `unsafe_steps`, `unsafe_pct`, `jitter`, `status`; shares and costs by constraint are `unsafe_pct.<name>` and
             `cost.<name>`.
         skipped: the error message of each run that could not be read.
 
@@ -91,7 +91,7 @@ def load_results(folder: str | Path) -> Results:
 
 def _run_row(name: str, record: Record) -> Row:
     found = per_seed(record)
-    means = {measure: interval(found[measure]).mean for measure in MEASURES}
+    means = {measure: interval(values).mean for measure, values in found.items()}
     counts = {"path": str(record.home), "seeds": len(record.seeds), "episodes": record.done, "measure": record.measure}
     settings = flat_values(compared_settings(record.config))
     return (

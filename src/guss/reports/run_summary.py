@@ -16,6 +16,7 @@ from guss.reports.inventory import Record, identified, read_record
 from guss.reports.style import save_figure
 from guss.runs import metrics
 from guss.runs.rows import measured_costs, num_random, shares_by_cost
+from guss.runs.store import by_seed_if_stored
 
 MEASURES = ("mar", "mrcp_ksteps", "unsafe_pct", "unsafe_trans_pct")
 """The paper's measures, by their names in files."""
@@ -24,10 +25,12 @@ COMPARED = ("mar", "unsafe_pct", "unsafe_trans_pct")
 
 
 def per_seed(record: Record) -> dict[str, np.ndarray]:
-    """The paper's measures of every seed, [S]; NaN if undefined."""
+    """The paper's measures of every seed, and jitter if it is stored, [S]; NaN if undefined."""
     rewards, unsafe, steps = (record.values(name) for name in (record.measure, "unsafe_pct", "steps"))
-    found = metrics.run_metrics(rewards, unsafe, steps, record.threshold)
-    return {name: getattr(found, name) for name in MEASURES}
+    jitter = by_seed_if_stored(record.episodes, "jitter")
+    found = metrics.run_metrics(rewards, unsafe, steps, record.threshold, jitter=jitter)
+    names = (*MEASURES, "jitter") if jitter is not None else MEASURES
+    return {name: getattr(found, name) for name in names}
 
 
 def by_cost(record: Record) -> dict[str, np.ndarray]:
@@ -107,7 +110,7 @@ def compare(records: list[Record]) -> list[dict[str, Any]]:
 
 
 def summarise_run(home: Path) -> dict[str, Any]:
-    """MAR, MRCP, p(unsafe) and transient: `[mean, half-width of the 90 % interval over seeds]`, None if undefined."""
+    """The measures of `per_seed`: `[mean, half-width of the 90 % interval over seeds]`, None if undefined."""
     return summarise_record(read_record(home))
 
 

@@ -46,6 +46,8 @@ class Row(Record):
     """Unsafe steps by constraint and measured cost [%] as [mean, half-width]; empty with a single constraint."""
     measured: tuple[str, ...]
     """The names of the measured costs, which plans do not use (`Task.measured`)."""
+    jitter: list[float | None] | None
+    """Jitter of the actions as [mean, half-width]; None if it is not stored."""
 
     @property
     def share_reached(self) -> float:
@@ -122,6 +124,7 @@ def _row(record: Record) -> Row:
     about: Any = dict(zip(("plan_ms", "evaluations"), planning(record), strict=True))
     about["by_cost"] = {name: interval_pair(values) for name, values in by_cost(record).items()}
     about["measured"] = measured_costs(record.episodes)
+    about["jitter"] = interval_pair(found["jitter"]) if "jitter" in found else None
     return Row(**vars(record), section=section, safe=safe, measures=measures, **about)
 
 
@@ -154,6 +157,7 @@ def plain_row(row: Row) -> dict[str, Any]:
         "plan_ms": row.plan_ms,
         "model_evaluations_per_step": row.evaluations,
         **({"unsafe_pct_by_cost": row.by_cost, "measured": list(row.measured)} if row.by_cost else {}),
+        **({"jitter": row.jitter} if row.jitter else {}),
         "run": row.name,
         "command": row.command,
         "commit": row.origin.get("commit"),
@@ -192,6 +196,11 @@ def _measured_heads(names: list[str]) -> list[str]:
 def _paper_text(paper: list[float] | None) -> str:
     """The paper's value in brackets, with the paper's digits."""
     return "[–]" if paper is None else f"[{paper[0]:g} ± {paper[1]:g}]".replace("-", "−")
+
+
+def has_jitter(rows: list[Row]) -> bool:
+    """Whether any of these runs has stored the jitter of its actions."""
+    return any(row.jitter is not None for row in rows)
 
 
 def in_paper(rows: list[Row]) -> bool:
@@ -239,7 +248,7 @@ def main_table(rows: list[Row]) -> list[str]:
 
     The measured costs follow p(unsafe).
     """
-    beside, measured = in_paper(rows), measured_names(rows)
+    beside, measured, shaky = in_paper(rows), measured_names(rows), has_jitter(rows)
 
     def cells(row: Row) -> list[str]:
         texts = []
@@ -253,11 +262,13 @@ def main_table(rows: list[Row]) -> list[str]:
         asked = row.config["episodes"]
         count = f"{row.done}" if row.done == asked else f"{row.done} of {asked}"
         evaluations = "–" if row.evaluations is None else f"{row.evaluations:,}"
+        texts += [pair_text(*(row.jitter or (None, None)))] * shaky
         return [f"{len(row.seeds)} × {count}", *texts, str(row.rank), number(row.plan_ms, 2), evaluations]
 
     heads = ["method", "seeds × episodes"]
     for name in MEASURES:
         heads += [HEADS[name][0], *(_measured_heads(measured) if name == "unsafe_pct" else [])]
+    heads += ["jitter"] * shaky
     return in_table(rows, cells, [*heads, "Pareto rank", "ms per step", "predictions per step"])
 
 

@@ -23,10 +23,10 @@ THRESHOLDS = {"safe-pendulum": -2.5, "safe-acrobot": 1.6, "safe-car-goal": 10.0,
 
 
 class RunMetrics(NamedTuple):
-    """The paper's measures of every seed, [S]; NaN if undefined.
+    """The paper's measures of every seed, and the jitter of its actions, [S]; NaN if undefined.
 
     Example:
-        >>> metrics = guss.RunMetrics(*np.array([[-1.0, -2.0], [3.0, np.nan], [0.5, 1.5], [2.0, 4.0]]))
+        >>> metrics = guss.RunMetrics(*np.array([[-1.0, -2.0], [3.0, np.nan], [0.5, 1.5], [2.0, 4.0], [0.1, 0.2]]))
         >>> float(metrics.unsafe_pct.mean())
         1.0
     """
@@ -39,6 +39,9 @@ class RunMetrics(NamedTuple):
     """Unsafe steps [%]."""
     unsafe_trans_pct: np.ndarray
     """Unsafe steps of the first 15 % of episodes [%]."""
+    jitter: np.ndarray
+    """Mean change of the action from step to step, as a share of its range, over the episodes of `mar`; NaN if the run
+    was stored by a version that did not record it."""
     unsafe_pct_by_cost: Mapping[str, np.ndarray] = MappingProxyType({})
     """Steps that violate each constraint, and steps with each measured cost (`Task.measured`) [%], by name; empty if
     the records do not have them, because the only cost is that of one constraint."""
@@ -50,14 +53,17 @@ def run_metrics(
     steps: ArrayLike,
     threshold: float | None,
     by_cost: Mapping[str, ArrayLike] = MappingProxyType({}),
+    jitter: ArrayLike | None = None,
 ) -> RunMetrics:
-    """All measures of one run. `threshold`: of MRCP; None if the environment has none. `by_cost`: as `unsafe_pct`."""
+    """All measures of one run. `threshold`: of MRCP; None if the environment has none. `by_cost`: as `unsafe_pct`.
+    `jitter`: None if it is not stored."""
     never = np.full(len(np.asarray(rewards)), np.nan)
     return RunMetrics(
         mar=mar(rewards),
         mrcp_ksteps=never if threshold is None else mrcp(rewards, steps, threshold) / 1000,
         unsafe_pct=p_unsafe(unsafe_pct, steps),
         unsafe_trans_pct=p_unsafe_transient(unsafe_pct, steps),
+        jitter=never if jitter is None else asymptotic_jitter(jitter),
         unsafe_pct_by_cost={name: p_unsafe(shares, steps) for name, shares in by_cost.items()},
     )
 
@@ -73,6 +79,15 @@ def mar(mean_reward: ArrayLike) -> np.ndarray:
     """Mean asymptotic reward of each seed: MR over episodes ⌊N/2⌋ + 1 … N."""
     rewards = _episodes(mean_reward)
     return rewards[:, rewards.shape[1] // 2 :].mean(axis=1)
+
+
+def asymptotic_jitter(jitter: ArrayLike) -> np.ndarray:
+    """Jitter of each seed: mean over episodes ⌊N/2⌋ + 1 … N with at least two steps; NaN if there are none."""
+    values = _episodes(jitter)
+    late = values[:, values.shape[1] // 2 :]
+    known = ~np.isnan(late)
+    count = known.sum(axis=1)
+    return np.where(count > 0, np.where(known, late, 0.0).sum(axis=1) / np.maximum(count, 1), np.nan)
 
 
 def mrcp(mean_reward: ArrayLike, steps: ArrayLike, threshold: float) -> np.ndarray:

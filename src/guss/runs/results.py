@@ -14,7 +14,7 @@ from guss.runs.description import measure_of, read_stored
 from guss.runs.metrics import THRESHOLDS, RunMetrics, run_metrics
 from guss.runs.paths import load_plugins_of
 from guss.runs.rows import read_episodes, shares_by_cost
-from guss.runs.store import by_seed
+from guss.runs.store import by_seed, by_seed_if_stored
 from guss.usercode import user_code_allowed
 from guss.validation import build
 
@@ -49,13 +49,14 @@ class Run:
 
     @property
     def metrics(self) -> RunMetrics:
-        """The paper's measures of every seed. Raises GussError if there is no finished episode yet."""
+        """The paper's measures and the jitter of every seed. Raises GussError if there is no finished episode yet."""
         rows = read_episodes(self.path)
         if not rows:
             raise GussError(f"{self.path} has no finished episode yet")
         measure = measure_of(self._stored.env, rows, self._stored.facts)
         rewards, unsafe, steps = (by_seed(rows, name) for name in (measure, "unsafe_pct", "steps"))
-        return run_metrics(rewards, unsafe, steps, THRESHOLDS.get(self._stored.env), shares_by_cost(rows))
+        jitter = by_seed_if_stored(rows, "jitter")
+        return run_metrics(rewards, unsafe, steps, THRESHOLDS.get(self._stored.env), shares_by_cost(rows), jitter)
 
     @cached_property
     def agent(self) -> Agent:

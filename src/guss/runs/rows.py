@@ -50,6 +50,7 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("status", "phase"), (lambda value: isinstance(value, str), "a text")),
     **dict.fromkeys(("costs", "unsafe_pct_by_cost"), (_are_costs, "costs by name")),
     "hard_stop": (lambda value: isinstance(value, bool), "true or false"),
+    "jitter": (_is_number, "a number"),
     **dict.fromkeys(("fit_seconds", "plan_seconds", "compile_seconds"), (_is_number, "a number")),
     "compiled_programs": (_is_count, "a count"),
     **dict.fromkeys(("r2", "r2_horizon", "ks"), (_are_numbers, "lists of numbers")),

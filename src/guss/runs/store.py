@@ -152,6 +152,11 @@ def by_seed(episodes: list[dict[str, Any]], field: str) -> np.ndarray:
     return np.asarray([row[:shortest] for row in table], float)
 
 
+def by_seed_if_stored(episodes: list[dict[str, Any]], field: str) -> np.ndarray | None:
+    """`by_seed` of a field that earlier versions did not store; None if a record lacks it. NaN: undefined."""
+    return by_seed(episodes, field) if all(field in row for row in episodes) else None
+
+
 def trace_path(home: Path, seed: int, episode: int) -> Path:
     """The path of the trace of an episode."""
     return home / "traces" / f"seed{seed}-ep{episode}.npz"

@@ -128,6 +128,7 @@ function resultsTable(env) {
     ]),
     ...constraintsOf(env.rows).map((cost) =>
       ofCost(cost, "unsafe, %", `percentage of steps that violate ${cost}, over all episodes`, cost)),
+    ...(env.rows.some((row) => row.jitter) ? [plain("jitter", "of the range", "mean change of the action from one step to the next, as a share of its range, over the second half of the episodes", (row) => row.jitter?.[0], (row) => plusMinus(...row.jitter))] : []),
     plain("Pareto", "rank", "1: no other method is better in reward or unsafe steps and at least as good in the other", (row) => row.rank, (row) => String(row.rank)),
     plain("planning", "ms/step", "time to choose one action, for one seed on one core, in the fastest episode", (row) => row.plan_ms, (row) => short(row.plan_ms)),
     plain("predictions", "per step", "transitions that the model predicts to choose one action", (row) => row.evaluations, (row) => fixed(row.evaluations, 0)),
