@@ -16,6 +16,8 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,6 +135,14 @@ def measure(case: Case, method: str, settings: dict[str, Any], seed: int) -> dic
     return found
 
 
+def measure_or_error(case: Case, method: str, settings: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The measures, or the error of a method that cannot run, such as one with a budget that is too small for it."""
+    try:
+        return measure(case, method, settings, seed)
+    except guss.GussError as error:
+        return {"error": str(error)}
+
+
 def draw(rows: dict[str, Any], out: Path) -> None:
     """Reward against budget."""
     figure, axes = new_figure(1, 1, 6.4, 4.0)
@@ -158,19 +168,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "guss-plus")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--workers", type=int, default=1, help="number of processes")
     args, console = parser.parse_args(), make_console(stderr=True)
     path = args.out / "summary.json"
     origin = provenance(shlex.join(["python", "studies/guss_plus.py", *sys.argv[1:]]))
     rows = json.loads(path.read_text())["entries"] if path.exists() else {}
     args.out.mkdir(parents=True, exist_ok=True)
-    for name, case, method, settings in entries():
-        if name not in rows:
-            try:
-                rows[name] = measure(case, method, settings, args.seed)
-            except guss.GussError as error:  # a budget too small for the method
-                rows[name] = {"error": str(error)}
+    missing = [entry for entry in entries() if entry[0] not in rows]
+    with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool:  # a fork of a process with JAX would hang
+        running = {pool.submit(measure_or_error, *entry[1:], args.seed): entry[0] for entry in missing}
+        for done in as_completed(running):
+            name = running[done]
+            rows[name] = done.result()
             console.print(name, np.mean(rows[name].get("reward", np.nan)).round(3), soft_wrap=True)
-            write_json(path, {"provenance": origin, "first_seed": args.seed, "entries": rows})
+            in_order = {entry[0]: rows[entry[0]] for entry in entries() if entry[0] in rows}
+            write_json(path, {"provenance": origin, "first_seed": args.seed, "entries": in_order})
     draw(rows, args.out)
 
 
