@@ -31,7 +31,7 @@ def test_samples_rank_by_hard_violations_then_by_reward_less_the_price_of_cost()
     assert ranked.reward[:4].tolist() == [4.0, 3.0, 5.0, 99.0]
     assert ranking(ranked).tolist() == [2, 0, 1, 3, 4]
     assert planner.counts(ranked).tolist() == [True] * 4 + [False]
-    assert all(np.isfinite(x).all() for x in ranked)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(ranked))
 
 
 def test_a_price_beyond_all_numbers_ranks_last_and_stays_finite():

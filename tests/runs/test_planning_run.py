@@ -41,7 +41,7 @@ def test_a_run_leaves_the_records_of_the_design(tmp_path):
     assert [e["phase"] for e in episodes] == ["random"] * 2 + ["plan"] * 4
     assert list(episodes[0]) == [
         "seed", "episode", "phase", "steps", "total_steps", "return", "mean_reward", "unsafe_steps", "unsafe_pct",
-        "costs", "hard_stop", "status",
+        "costs", "jitter", "hard_stop", "status",
     ]  # fmt: skip
     assert episodes[-1]["total_steps"] == 75
     task = make_task("short-pendulum")
