@@ -128,7 +128,8 @@ class Task(eqx.Module):
         self.measured = tuple(measured)
         self.learns_end = learns_end
         self.unknown_unsafe = unknown_unsafe
-        self.smoothness, self.max_change = smoothness, max_change
+        self.smoothness = convert(smoothness, float, f"task {name!r}: smoothness")
+        self.max_change = convert(max_change, float | None, f"task {name!r}: max_change")
         self.observations = observations
         self.actions = actions
         self.reward = None if reward is None else as_function(reward)

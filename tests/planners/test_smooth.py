@@ -241,7 +241,7 @@ def test_plans_in_chunks_and_of_many_states_are_the_same(smooth):
     ("kind", "values", "words"),
     [
         ("continuous", {"smoothness": -0.1}, r"task 'problem': smoothness must be finite and at least 0, got -0\.1"),
-        ("continuous", {"smoothness": float("nan")}, "smoothness must be finite"),
+        ("continuous", {"smoothness": float("nan")}, "smoothness must be a finite number"),
         ("continuous", {"max_change": 0.0}, r"max_change must be more than 0 and at most 1, .*; got 0\.0"),
         ("continuous", {"max_change": 1.5}, r"got 1\.5"),
         ("discrete", {"max_change": 0.1}, r"task 'problem': max_change needs continuous actions, got DiscreteActions"),
@@ -303,6 +303,14 @@ def test_a_run_obeys_its_limit_stores_it_and_is_replayed(tmp_path):
     replay = Replay(home, 1, 4)
     assert len(list(replay.steps())) == 25
     assert replay.verdict().endswith("all actions match the stored actions")
+    path = trace_path(home, 4, 1)  # actions that the plans would not choose
+    with path.open("rb") as file:
+        columns = dict(np.load(file))
+    columns["action"] = np.where(np.arange(25)[:, None] % 2, -1.5, 1.5).astype(np.float32)
+    np.savez(path, **columns)
+    found = [float(step.snapshot.action[0]) for step in Replay(home, 1, 4).steps()]
+    away = np.abs(np.asarray(found[1:]) - columns["action"][:-1, 0])
+    assert away.max() <= 0.4 + 1e-5, "plans follow the stored actions"
     stored = guss.Run(home).config
     assert (stored.max_change, stored.smoothness) == (0.1, 0.5)
     task, planned = stored.tasks(short_pendulum())

@@ -11,9 +11,10 @@ from test_report import MAPS, RISING, payload_in
 
 from guss.reports.escapes import file_stem
 from guss.reports.inventory import by_env, gather
-from guss.reports.labels import json_keys, name_envs, name_rows
+from guss.reports.labels import ADDED, json_keys, name_envs, name_rows, settings_key
 from guss.reports.report import make_report, to_markdown, write_report
 from guss.reports.table import rows_of, to_json, to_latex
+from guss.runs.config import make_config
 from guss.runs.store import write_packed
 
 A, B = file_stem("mine.py:make_a"), file_stem("mine.py:make_b")
@@ -220,3 +221,13 @@ def test_long_labels_leave_the_numbers_of_the_terminal_table_whole(tmp_path):
         assert shown.count("-2.000 ± 0.475") == 2, shown
         assert shown.count("2.000 ± 0.000") == 2, shown
         assert "GuSS" in shown
+
+
+@pytest.mark.parametrize("method", ["guss", "ppo"])
+def test_runs_stored_before_a_setting_existed_are_the_same_row(method):
+    """A setting that the stored config does not have, and its default in a new one, are no difference."""
+    new = make_config("safe-pendulum", method, seeds=2).to_json()
+    old = {name: value for name, value in new.items() if name not in ADDED}
+    assert settings_key(old) == settings_key(new)
+    assert settings_key(old) != settings_key(new | {"max_change": 0.1})
+    assert all("default" not in name.label for name in name_rows([old, new], ["x", "y"]))

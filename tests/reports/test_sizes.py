@@ -43,9 +43,9 @@ def test_episodes_are_those_that_all_seeds_have(tmp_path):
     assert sizes_of(gather(tmp_path).records) == ["All rows have 2 seeds: 0–1.", "All planners have 1 episode."]
 
 
-def test_a_method_of_unknown_kind_is_no_planner(tmp_path):
+def test_a_method_of_unknown_kind_is_listed_apart(tmp_path):
     store(tmp_path, "mine.py:make_env", "of-a-plugin", seeds=[7])
-    assert sizes_of(gather(tmp_path).records)[1:] == ["Methods that do not plan: 4 episodes (of-a-plugin)."]
+    assert sizes_of(gather(tmp_path).records)[1:] == ["Other methods: 4 episodes (of-a-plugin)."]
 
 
 KINDS = {"guss": True, "s-rs": True, "cem": True, "cpo": False, "random": False}

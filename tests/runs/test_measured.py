@@ -13,6 +13,7 @@ from guss.errors import GussError
 from guss.reports.inventory import gather
 from guss.reports.report import make_report, to_markdown
 from guss.runs.evaluation import evaluate_run
+from guss.runs.rows import measured_costs
 from guss.runs.store import read_lines, trace_path
 
 
@@ -24,7 +25,12 @@ def measured_pendulum():
     return short_pendulum(measured=(Constraint("fast", with_params(too_fast, limit=1.0)),))
 
 
+def only_measured_pendulum():
+    return short_pendulum(constraints=(), measured=(Constraint("fast", with_params(too_fast, limit=1.0)),))
+
+
 add("measured-pendulum", measured_pendulum)
+add("only-measured-pendulum", only_measured_pendulum)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +68,15 @@ def test_metrics_and_evaluations_have_it(homes):
     np.testing.assert_array_equal(measured.unsafe_pct_by_cost["unsafe_angle"], measured.unsafe_pct)
     assert set(evaluate_run(homes[1], 1).unsafe_by_cost) == {"unsafe_angle", "fast"}
     assert evaluate_run(homes[0], 1).unsafe_by_cost == {}
+
+
+def test_it_is_recorded_without_any_constraint(tmp_path):
+    home = run_one(config(env="only-measured-pendulum", model="oracle", initial_episodes=0), tmp_path, ORIGIN)
+    rows = read_lines(home / "episodes.jsonl")
+    assert all(row["costs"] == {} and list(row["unsafe_pct_by_cost"]) == ["fast"] for row in rows)
+    assert measured_costs(rows) == ("fast",)
+    found = evaluate_run(home, 1)
+    assert (list(found.unsafe_by_cost), found.measured) == (["fast"], ("fast",))
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,7 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
     table.add_row("unsafe_pct", *_intervals(summaries, "unsafe_pct"), "unsafe steps [%], all episodes")
     for cost in dict.fromkeys(cost for summary in summaries for cost in summary["unsafe_pct_by_cost"]):
         cells = _intervals([summary["unsafe_pct_by_cost"] for summary in summaries], cost)
-        measured = any(cost in summary["measured"] for summary in summaries)
-        about = f"steps with the cost {cost}, which plans do not use" if measured else f"steps that violate {cost}"
+        about = _about_cost(cost, any(cost in summary["measured"] for summary in summaries))
         table.add_row(Text(f"  {cost}"), *cells, Text(f"{about} [%], all episodes"))
     about = "unsafe steps [%], first 15 % of the episodes"
     table.add_row("unsafe_trans_pct", *_intervals(summaries, "unsafe_trans_pct"), about)
@@ -120,6 +119,11 @@ def print_run_summary(console: Console, summaries: list[dict[str, Any]], files: 
             of = f"{count} of the {summary['mar_episodes']} episodes of MAR had random actions"
             console.print(Text(f"{summary['method']}: {of}", style="yellow"), soft_wrap=True)
     print_files(console, files)
+
+
+def _about_cost(cost: str, measured: bool) -> str:
+    """What the share of a constraint or a measured cost counts."""
+    return f"steps with the cost {cost}, which plans do not use" if measured else f"steps that violate {cost}"
 
 
 def _intervals(summaries: list[dict[str, Any]], name: str) -> list[str]:
@@ -143,7 +147,7 @@ def print_evaluation(console: Console, summary: dict[str, Any], file: Path) -> N
     rows += [("mean_reward", summary["mean_reward"], "reward per step")]
     rows += [("unsafe_pct", summary["unsafe_pct"], "unsafe steps [%]")]
     for cost, pair in summary["unsafe_pct_by_cost"].items():
-        rows.append((f"  {cost}", pair, f"steps that violate {cost} [%]"))
+        rows.append((f"  {cost}", pair, f"{_about_cost(cost, cost in summary['measured'])} [%]"))
     for name, (mean, half), about in rows:
         table.add_row(Text(name), figure_text(mean, 3), figure_text(half, 3), Text(about))
     table.add_row("worst episode", figure_text(summary["worst_episode_unsafe_pct"], 3), "", "unsafe steps [%]")

@@ -94,10 +94,10 @@ class AgentSettings:
     original limits. One number for all constraints, or a dict of names and numbers."""
     smoothness: float = 0.0
     """Price on the change of actions in plans, subtracted from the predicted reward: that of a change from one bound to
-    the other, or to another discrete action; smaller changes cost proportionally less."""
+    the other, or to another discrete action, mean over dimensions; smaller changes cost less. 0: that of the Task."""
     max_change: float | None = None
     """Limit on the change of continuous actions: a planned action differs from the previous one by at most this share
-    of the width of its bounds (more than 0, at most 1). None: no limit."""
+    of the width of its bounds (more than 0, at most 1). None: that of the Task, by default no limit."""
     learned: tuple[str, ...] = ()
     """Outcomes to learn although the Task defines them: reward, cost, behaviour."""
     hard: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class AgentSettings:
     worst 40 %) or share:0.2 (the maximum without the worst 20 %). None: as the planner defines it, usually worst."""
     disagreement: float | None = None
     """Treat predicted steps as unsafe at which the predictions of ensemble members differ by more than this many
-    standard deviations of the training data. None: never."""
+    standard deviations of the training data. None: that of the Task, by default never."""
     method_settings: Any = field(default_factory=dict)
     """Settings of the method itself: a dict, converted to a dataclass with the settings that the method declares."""
     model_settings: Any = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""GuSS+: an archive of policies and action sequences, with elites carried over and parents that are safe and good."""
+"""GuSS+: an archive of policies and action sequences, with elites carried over and parents that are good or random."""
 
 from __future__ import annotations
 

@@ -66,9 +66,9 @@ class Diagnostics(NamedTuple):
 
     `evaluated`: number of plans. `safe_share`, `broken_share`, `outside_share`: shares of them without predicted cost,
     without a finite prediction, with a descriptor beyond the grid. `unfamiliar_share`: share of the chosen plan's
-    predicted states far from the data, NaN if not known. `reward`, `cost` and `hard` violations of the chosen plan.
-    `occupancy`: filled cells of the archive. `fallback`: no prediction was usable, and the action is the task's
-    fallback.
+    predicted states far from the data, NaN if not known. `reward` (minus the price of `Task.smoothness`), `cost` and
+    `hard` violations of the chosen plan. `occupancy`: filled cells of the archive. `fallback`: no prediction was
+    usable, and the action is the task's fallback.
 
     Example:
         >>> task = guss.make_task("safe-toy")
@@ -82,7 +82,7 @@ class Diagnostics(NamedTuple):
     broken_share: Float[Array, ""]  # share of them whose prediction was not finite
     outside_share: Float[Array, ""]  # share of them whose descriptor lay beyond its bounds
     unfamiliar_share: Float[Array, ""]  # share of the chosen plan's predicted states far from the data; NaN: not known
-    reward: Float[Array, ""]  # of the chosen plan, summed over its steps
+    reward: Float[Array, ""]  # of the chosen plan, summed over its steps, minus the price of changes
     cost: Float[Array, ""]  # of the chosen plan
     hard: Float[Array, ""]  # hard violations of the chosen plan
     occupancy: Int[Array, ""]  # filled cells of the archive, 0 if there is none

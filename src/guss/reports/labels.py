@@ -18,6 +18,11 @@ from guss.reports.style import label_of, label_of_env
 
 NOT_SETTINGS = ("env", "method", "seeds", "episodes")
 """Runs that differ only in these entries have the same settings."""
+ADDED: dict[str, Any] = {
+    **{"smoothness": 0.0, "max_change": None, "risk": None, "disagreement": None},
+    **{"unknown_unsafe": False, "overlap": False},
+}
+"""Settings that the configs of earlier versions do not have, with the defaults that these runs had."""
 MOST_SETTINGS = 3
 """Maximum number of settings in a label, unless more are needed to distinguish all runs."""
 DATA = "data"
@@ -51,8 +56,9 @@ def flat(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def compared_settings(config: dict[str, Any], *but: str) -> dict[str, Any]:
-    """The settings in a run's config, except `but`."""
-    return {name: value for name, value in config.items() if name not in (*NOT_SETTINGS, *but)}
+    """The settings in a run's config, except `but` and the defaults of settings that earlier versions did not have."""
+    added = {name for name, default in ADDED.items() if config.get(name) == default}
+    return {name: value for name, value in config.items() if name not in (*NOT_SETTINGS, *but, *added)}
 
 
 def settings_key(config: dict[str, Any]) -> str:

@@ -139,6 +139,7 @@ def summarise_evaluation(found: Any) -> dict[str, Any]:
     reward, unsafe = found.mean_reward, found.unsafe_pct  # [S, E]
     return {
         "seeds": reward.shape[0],
+        "measured": list(found.measured),
         "episodes": reward.shape[1],
         "trained_episodes": found.trained_episodes,
         "ends_early": bool(found.steps.min() < found.episode_length),

@@ -14,7 +14,7 @@ def sizes_of(records: Iterable[Record]) -> list[str]:
     Runs that differ are named. Methods that do not plan need other numbers of episodes, which are listed.
     """
     records = list(records)
-    plans = grouped(records, lambda record: record.kind is not None and record.kind.plans)
+    plans = grouped(records, lambda record: None if record.kind is None else record.kind.plans)
     texts = [_compared(records, _seeds, "All rows have", "The rows have different seeds")]
     if True in plans:
         texts.append(
@@ -22,6 +22,8 @@ def sizes_of(records: Iterable[Record]) -> list[str]:
         )
     if False in plans:
         texts.append(f"Methods that do not plan: {_named(_labels_by(plans[False], _episodes))}.")
+    if None in plans:
+        texts.append(f"Other methods: {_named(_labels_by(plans[None], _episodes))}.")
     return texts
 
 

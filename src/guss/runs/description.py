@@ -35,9 +35,9 @@ NAME, KEY = "config.json", "report"
 REQUIRED: dict[str, Any] = {"env": str, "method": str, "seeds": tuple[int, ...], "episodes": int}
 """Required entries of a run's config."""
 LEFT_OUT: dict[str, Any] = {
-    **dict.fromkeys(("target", "initial_steps", "data", "episode_length", "max_change")),
+    **dict.fromkeys(("target", "initial_steps", "data", "episode_length")),
     **dict.fromkeys(("unknown_unsafe", "overlap", "without_cost", "env_process"), False),
-    **{"planning_margin": 0.0, "learned": [], "hard": [], "data_rows": 0, "step_timeout": 60.0, "smoothness": 0.0},
+    **{"planning_margin": 0.0, "learned": [], "hard": [], "data_rows": 0, "step_timeout": 60.0},
 }
 """Values that schema 1 did not store."""
 LEFT_OUT_OF_FIT = {"cost_blur": 0.05, "reward_margin": 0.1, "reach": 3.0}

@@ -25,6 +25,7 @@ class Evaluation(NamedTuple):
     unsafe_pct: np.ndarray
     steps: np.ndarray
     unsafe_by_cost: dict[str, np.ndarray]  # [%], by constraint and measured cost; empty with a single constraint
+    measured: tuple[str, ...]  # the names of the measured costs among them
     episode_length: int  # steps of a full episode
     trained_episodes: int
 
@@ -53,13 +54,14 @@ def evaluate_run(home: Path, episodes: int, on_episode: Callable[[int], Any] = i
         found.append([mine[0] for mine in episode_metrics(trainer.task, trajectory)])
         on_episode(number + 1)
     costs = (*trainer.task.constraints, *trainer.task.measured)
-    names = [cost.name for cost in costs] if len(costs) > 1 else []
+    names = [cost.name for cost in costs] if len(costs) > 1 or trainer.task.measured else []
     measures = ("mean_reward", "unsafe_pct", "steps")
     return Evaluation(
         **{name: np.asarray([[getattr(one, name) for one in row] for row in found]).T for name in measures},
         unsafe_by_cost={
             name: np.asarray([[one.unsafe_pct_by_cost[name] for one in row] for row in found]).T for name in names
         },
+        measured=tuple(cost.name for cost in trainer.task.measured),
         episode_length=trainer.task.episode_length,
         trained_episodes=trainer.done,
     )

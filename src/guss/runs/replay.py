@@ -24,6 +24,7 @@ from guss.collect.inputs import with_names
 from guss.errors import GussError
 from guss.methods.planning import plan_all
 from guss.planners.engine import Diagnostics, Monitor, Plan
+from guss.planners.smooth_memory import with_applied_action
 from guss.runs.checkpoints import checkpoint_after
 from guss.runs.config import spec_of_run
 from guss.runs.description import read_stored
@@ -200,7 +201,8 @@ class Replay:
         for t in range(len(self)):
             obs = jnp.asarray(np.stack([trace.obs[min(t, len(trace.obs) - 1)] for trace in self.traces]))
             plans = plan_all(method, state, memory, obs, keys, np.int32(t), monitor)
-            memory = plans.memory
+            taken = np.stack([trace.action[min(t, len(trace.action) - 1)] for trace in self.traces])
+            memory = with_applied_action(plans.memory, taken)
             plan: Plan = jax.tree.map(lambda x: x[self.row], jax.device_get(plans._replace(memory=())))
             yield PlanSnapshot(
                 action=np.asarray(plan.action),

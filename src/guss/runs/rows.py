@@ -94,7 +94,8 @@ def shares_by_cost(rows: Sequence[Row]) -> dict[str, np.ndarray]:
 
 def measured_costs(rows: Sequence[Row]) -> tuple[str, ...]:
     """The names in `shares_by_cost` that are not constraints, which have a sum in `costs`: the measured costs."""
-    constraints = {name for row in rows for name in row.get("costs") or row.get("unsafe_pct_by_cost") or ()}
+    either = [row["costs"] if row.get("costs") is not None else row.get("unsafe_pct_by_cost") or {} for row in rows]
+    constraints = {name for each in either for name in each}
     return tuple(name for name in shares_by_cost(rows) if name not in constraints)
 
 

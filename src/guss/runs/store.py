@@ -225,6 +225,8 @@ def store_iteration(
 def _figures(metrics: EpisodeMetrics, status: str, total_steps: int) -> dict[str, Any]:
     """The measures of an episode in its line."""
     first = {"steps": metrics.steps, "total_steps": total_steps, "return": metrics.episode_return}
-    without = ["episode_return", "terminated", *(["unsafe_pct_by_cost"] * (len(metrics.unsafe_pct_by_cost) < 2))]
+    shares = metrics.unsafe_pct_by_cost
+    known = len(shares) < 2 and shares.keys() == metrics.costs.keys()  # that of one constraint is `unsafe_pct`
+    without = ["episode_return", "terminated", *(["unsafe_pct_by_cost"] * known)]
     rest = {name: value for name, value in metrics._asdict().items() if name not in without}
     return first | rest | {"status": status}
