@@ -101,7 +101,8 @@ def test_the_summary_has_a_row_for_every_cost(tmp_path):
     assert "guss: 6 of the 7 episodes of MAR had random actions" in console.file.getvalue()
     evaluated = {"trained_episodes": 4, "episodes": 2, "seeds": 1, "ends_early": True, "steps": [17.0, None]}
     evaluated |= {"return": [34.25, None], "mean_reward": [2.0, None], "unsafe_pct": [2.0, None]}
-    evaluated |= {"unsafe_pct_by_cost": {"too_hot": [1.5, None]}, "worst_episode_unsafe_pct": 4.0}
+    costs = {"too_hot": [1.5, None], "inside": [2.5, None]}
+    evaluated |= {"unsafe_pct_by_cost": costs, "measured": ["inside"], "worst_episode_unsafe_pct": 4.0}
     print_evaluation(console, evaluated, tmp_path / "eval.json")
     shown = console.file.getvalue()
     assert "34.250" in shown

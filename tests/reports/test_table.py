@@ -237,6 +237,7 @@ def test_several_costs_have_their_own_columns(tmp_path):
     lines = [json.loads(line) for line in (home / "episodes.jsonl").read_text().splitlines()]
     for line in lines:
         line["unsafe_pct_by_cost"] = {"seed": 1.0 + line["seed"], "too_hot": 2.5}
+        line["costs"] = {"seed": 1.0, "too_hot": 2.5}
     (home / "episodes.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     rows = rows_of(gather(tmp_path).records)
     assert rows[0].by_cost == {"seed": [2.0, round(metrics.interval([1, 2, 3]).half_width, 4)], "too_hot": [2.5, 0.0]}
