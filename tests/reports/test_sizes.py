@@ -55,12 +55,12 @@ SIZES = st.tuples(st.integers(1, 3), st.integers(1, 3))
 @given(st.dictionaries(st.sampled_from(sorted(KINDS)), SIZES, min_size=1))
 def test_they_agree_with_the_records(tmp_path_factory, found):
     folder = tmp_path_factory.mktemp("sizes")
-    told = sizes_of(runs(folder, **{name.replace("-", "_"): (range(s), n) for name, (s, n) in found.items()}))
+    texts = sizes_of(runs(folder, **{name.replace("-", "_"): (range(s), n) for name, (s, n) in found.items()}))
     planners = {n for name, (_, n) in found.items() if KINDS[name]}
-    assert told[0].startswith("All rows have") == (len({s for s, _ in found.values()}) == 1)
-    assert any(text.startswith("All planners have") for text in told) == (len(planners) == 1)
-    assert any(text.startswith("The planners have different") for text in told) == (len(planners) > 1)
-    numbers = {int(n) for text in told[1:] for n in re.findall(r"(\d+) episode", text)}
+    assert texts[0].startswith("All rows have") == (len({s for s, _ in found.values()}) == 1)
+    assert any(text.startswith("All planners have") for text in texts) == (len(planners) == 1)
+    assert any(text.startswith("The planners have different") for text in texts) == (len(planners) > 1)
+    numbers = {int(n) for text in texts[1:] for n in re.findall(r"(\d+) episode", text)}
     assert numbers == {n for _, n in found.values()}
 
 

@@ -281,11 +281,11 @@ def test_a_measured_cost_has_a_column_and_a_dash_where_it_was_not_recorded(tmp_p
     }
     assert len(cells["| method"]) == 1 + 3 + 2
     assert (cells["| GuSS"][3], cells["| S-RS"][3], cells["| S-RS"][4]) == ("11.50", "–", "– [1.40]")
-    told = verdict_of(rows, compare(gather(tmp_path).records[:2]))
-    assert told[0].startswith(
+    verdict = verdict_of(rows, compare(gather(tmp_path).records[:2]))
+    assert verdict[0].startswith(
         f"Of the safe methods, GuSS has the highest mean reward: −2.000 ± 0.475 (p(hazard) 11.500 ± {half:.3f} %)"
     )
-    assert "p(hazard)" not in told[1], "S-RS has the fewest unsafe steps, and no measured cost"
+    assert "p(hazard)" not in verdict[1], "S-RS has the fewest unsafe steps, and no measured cost"
 
 
 def test_constraints_and_measured_costs_are_told_apart(tmp_path):
